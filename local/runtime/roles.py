@@ -20,6 +20,7 @@ from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.core.json_record import Document
+from sluice.core.schema_versions.documents import FOLDERS as DOCUMENTS
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"
@@ -123,6 +124,7 @@ def s3_policies(checkpoints: bool = False, rest_catalog: bool = False) -> dict[s
     # It writes what a table is, and reads no row.
     metadata = [(_LIST, [WAREHOUSE]), (_READ + _WRITE, [f"{WAREHOUSE}/lake/*/metadata/*"])]
     catalog = {"catalog": _policy(*metadata)} if rest_catalog else {}
+    deletable = ("data", "metadata", *DOCUMENTS)
     return catalog | {
         "airflow": _policy(
             (_LIST + _VERSIONS, [WAREHOUSE, SOURCE]),
@@ -148,9 +150,7 @@ def s3_policies(checkpoints: bool = False, rest_catalog: bool = False) -> dict[s
         "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
         "observer": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, ledger])),
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
-        "maintenance": _policy(
-            (["s3:DeleteObject"], [f"{WAREHOUSE}/lake/*/{part}/*" for part in ("data", "metadata")])
-        ),
+        "maintenance": _policy((["s3:DeleteObject"], [f"{WAREHOUSE}/lake/*/{part}/*" for part in deletable])),
     }
 
 

@@ -43,6 +43,7 @@ from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.schema_versions.columns import PROPERTY as COLUMNS
 from sluice.core.schema_versions.columns import came_with
+from sluice.core.schema_versions.followed import PROPERTY as FOLLOWED
 from sluice.trace.record_schema import Record as At
 from sluice.trace.record_schema import Recorded, schema_of
 from spark_jobs.common.consumer import writer
@@ -50,9 +51,16 @@ from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
 from spark_jobs.common.consumer.followed import followed_by
-from spark_jobs.common.consumer.run import decoding, decoding_of_change, record_type, registry_of
+from spark_jobs.common.consumer.run import (
+    decoding,
+    decoding_of_change,
+    ensure_table,
+    record_type,
+    registry_of,
+)
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.lake.tables import WiderTable
 from spark_jobs.common.maintenance.change import Change
 from spark_jobs.common.maintenance.incoming import IncomingRecords, StagedRecords
 from tests.support.lakehouse import PARTITIONS, Stream
@@ -192,7 +200,7 @@ class Orders(Stream):
             assert record.value is not None
             version = self.sent[record.value["id"]]
             if version in REFUSED:
-                assert quarantined[place].endswith(f"cannot be followed: {REFUSED[version]}")
+                assert f"cannot be followed: {REFUSED[version]}. Fix: " in quarantined[place]
             else:
                 assert_row(rows[place], record)
         assert len(rows) + len(quarantined) == len(topic)
@@ -275,6 +283,53 @@ def test_ten_versions_come_while_the_stream_runs(orders: Orders) -> None:
     orders.assert_complete()
     assert orders.columns() == columns
     assert before != orders.metadata_location()
+
+
+def test_a_version_whose_columns_iceberg_refuses_is_in_quarantine(orders: Orders) -> None:
+    """A former partition has the name of a further field."""
+    orders.writer()
+    table = f"{CATALOG}.{orders.spec.table}"
+    orders.spark.sql(f"ALTER TABLE {table} ADD PARTITION FIELD bucket(4, id) AS channel")
+    orders.spark.sql(f"ALTER TABLE {table} DROP PARTITION FIELD channel")
+    orders.send_version(1)
+    orders.send_version(2)
+    orders.run(orders.writer())
+    rows, quarantined = orders.rows(), orders.quarantined()
+    assert len(rows) == PARTITIONS * EACH
+    assert len(quarantined) == PARTITIONS * EACH
+    assert all("cannot be followed: Iceberg refuses its columns: " in why for why in quarantined.values())
+    assert "channel" not in orders.columns()
+
+
+def test_a_declaration_becomes_wider_and_a_property_is_lost(orders: Orders) -> None:
+    """Columns become as wide as the declaration says, at any depth; narrower than they are they are not."""
+    orders.writer()
+    declared = orders.spec.folder / "schema.avsc"
+    declared.write_text(schema(**VERSIONS[2]))
+    assert ensure_table(orders.spark, orders.platform, orders.spec) == ""
+    columns = orders.columns()
+    assert (columns["number"], columns["amount"]) == ("long", "decimal(20, 2)")
+    assert "double" in columns["rates"]
+    assert "zip" in columns["address"]
+    for version in (1, 3, 8):
+        orders.send_version(version)
+    orders.run(orders.writer()).query.stop()
+    orders.assert_complete()
+
+    declared.write_text(schema(**V1))
+    followed = ensure_table(orders.spark, orders.platform, orders.spec)
+    table = f"{CATALOG}.{orders.spec.table}"
+    (digest,) = [
+        row["value"]
+        for row in orders.spark.sql(f"SHOW TBLPROPERTIES {table}").collect()
+        if row["key"] == FOLLOWED
+    ]
+    orders.spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('{FOLLOWED}')")
+    restored = f"ALTER TABLE {table} SET TBLPROPERTIES ('{FOLLOWED}' = '{digest}')"
+    with raising(WiderTable, "number is BIGINT and schema.avsc says INT", "it is missing", restored):
+        ensure_table(orders.spark, orders.platform, orders.spec)
+    orders.spark.sql(restored)
+    assert ensure_table(orders.spark, orders.platform, orders.spec) == followed
 
 
 def test_versions_that_come_in_one_batch_and_in_another_order(orders: Orders) -> None:

@@ -34,6 +34,8 @@ class MemoryS3:
         self.markers: list[tuple[str, str]] = []
         # Whatever version is asked for, the newest is given: of objects that are damaged in place.
         self.any_version = False
+        # When an object was put, if not at WHEN.
+        self.modified: dict[tuple[str, str], datetime] = {}
         # How often an object was restored by copy, without its versions.
         self.copies: Counter[tuple[str, str]] = Counter()
         # By version: other ETags, as of an upload in parts; and the checksums in the answer to a HEAD.
@@ -73,7 +75,8 @@ class MemoryS3:
             raise error(self.refuse_gets.pop(0), "GetObject")
         if place not in self.objects:
             raise error("NoSuchKey", "GetObject")
-        return {"Body": io.BytesIO(self._body(place, given.get("VersionId")))}
+        body = io.BytesIO(self._body(place, given.get("VersionId")))
+        return {"Body": body, "LastModified": self.modified.get(place, WHEN)}
 
     def _body(self, place: tuple[str, str], version: str | None) -> bytes:
         for found, body in self._versions(*place):
@@ -108,7 +111,8 @@ class MemoryS3:
             self.requests["LIST"] += 1
             found = keys[start : start + page]
             sizes = {key: len(self.objects[given["Bucket"], key]) for key in found}
-            contents = [{"Key": key, "Size": size, "LastModified": WHEN} for key, size in sizes.items()]
+            at = {key: self.modified.get((given["Bucket"], key), WHEN) for key in found}
+            contents = [{"Key": key, "Size": sizes[key], "LastModified": at[key]} for key in found]
             yield {"Contents": contents} if found else {}
 
     def _version_pages(self, **given: Any) -> Iterator[dict[str, Any]]:

@@ -22,7 +22,7 @@ from sluice.airflow.operators.maintenance.reconciliation import (
 )
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.commits import ancestors
-from sluice.clients.s3.objects import Entry
+from sluice.clients.s3.objects import Bucket, Entry
 from sluice.config.sections.supervision import Supervision
 from sluice.core.findings import FindingName
 from sluice.core.offsets.ranges import OffsetRanges
@@ -162,6 +162,8 @@ class World:
                 kafka=self.kafka,
                 history=lambda name: self.history,
                 batch_log=self.batch_log,
+                s3=self.memory.as_client(),
+                bucket=lambda name: Bucket(self.memory.as_client(), name),
             ),
             "tables": KnownTables(self.lake, self.history, lambda: self.now),
             "ledger": self.history,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from sluice.changes.loads import sent_sources
 from sluice.changes.requested import parse_offsets, requested_offsets
 from sluice.changes.stream import refused
-from sluice.config.sections.records.declaration import Format
 from sluice.core.changes.plan import MAX_RECORDS, Action, ChangePlan
 from sluice.core.offsets.quarantine import WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
@@ -93,13 +92,15 @@ def fill(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
     topic."""
     if params.get("from_time") or params.get("until_time"):
         raise refused(f"action {Action.FILL} reads no topic, and knows no times", "give ranges, or none")
-    text, records = str(params.get("ranges") or ""), stream.spec.records
-    asked = parse_offsets(stream, text) if text else stream.published
-    if records is not None and records.unknown_column and records.format == Format.PROTOBUF:
+    if (spec := stream.spec).records is None and spec.csv.extra_columns:
+        # Neither would a replay: the load sent its records with the map.
         raise refused(
-            f"{stream.spec.name} has records of the format {records.format}, whose further fields no action "
-            "fills into columns",
-            "use action replay, as long as the topic has the records",
+            f"action {Action.FILL} puts nothing into columns of what {spec.name} keeps in the map "
+            f"{spec.csv.extra_columns!r}",
+            f"revert the load of the files that had these columns (action {Action.REVERT}), and load them "
+            "again with load_changed_objects, by which each of their columns is the table's",
         )
+    text = str(params.get("ranges") or "")
+    asked = parse_offsets(stream, text) if text else stream.published
     found = stream.with_further_fields(asked)
     return stream.planned(Action.FILL, rows_out=found, rows_in=found)

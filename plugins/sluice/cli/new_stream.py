@@ -250,5 +250,8 @@ def _registry_lines(guess: Guess) -> str:
     # Subjects of records are several schemas, which are no versions of one.
     follows = guess.format in ("avro", _PROTOBUF) and guess.subjects == "topic"
     columns = 'new_fields = "column"             # the table follows further versions\n' if follows else ""
-    more = f"{message}{columns}"
+    texts = 'recursive_fields = "json"         # a field that is inside of itself is a text of JSON\n'
+    named = json.dumps([guess.other_subject])
+    other = f"subjects = {named}       # another topic's\n" if guess.other_subject else ""
+    more = f"{message}{other}{columns}{texts if guess.is_recursive else ''}"
     return f"registry = true                   # values begin with the id of their schema\n{more}"

@@ -16,7 +16,8 @@ def table_avro(spec: StreamSpec, text: str, where: str) -> str:
         return text
     # Arrow, which other streams' declarations do not need.
     from sluice.core.decoding.avro.following.recursive import unrolled
-    from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
+    from sluice.core.decoding.avro.parsing import parsed
+    from sluice.core.decoding.avro.types import UnsupportedSchema
 
     try:
         if spec.records and spec.records.has_recursive_texts:

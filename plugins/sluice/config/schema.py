@@ -136,6 +136,7 @@ _TYPES = {
     "float": "float",
     "double": "double",
     "bytes": "binary",
+    "fixed": "binary",
     "string": "string",
     "enum": "string",
     "date": "date",
@@ -182,7 +183,8 @@ def avro_iceberg_type(avro: Any, named: Named = MappingProxyType({}), namespace:
     ):
         return avro_iceberg_type(found)
     raise ValueError(
-        f"Avro type {shown(avro)} has no Iceberg type here. Fix: use a primitive, a map, an array or a record"
+        f"Avro type {shown(avro)} has no Iceberg type here. Fix: use a primitive, a fixed, a map, an array "
+        "or a record"
     )
 
 

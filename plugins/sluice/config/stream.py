@@ -164,6 +164,11 @@ class StreamSpec:
         return self.topic.registry or bool(self.records and self.records.registry)
 
     @property
+    def subjects(self) -> tuple[str, ...]:
+        """The registry's, of the topic's values: the declared ones, or that of serializers' default."""
+        return tuple(self.records.subjects if self.records else ()) or (f"{self.topic.name}-value",)
+
+    @property
     def follows(self) -> bool:
         """Whether the table's columns follow the schemas of its records."""
         if self.records:

@@ -17,6 +17,7 @@ from sluice.config.tables import compacted_tables, lake_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Refused
 from sluice.core.messages import aligned, summarize
+from sluice.core.schema_versions import documents
 from sluice.core.tables.file_removal import (
     MISSING_FIX,
     ClockChanged,
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The folders of a table that Iceberg writes. Its others are not looked at.
+# The folders of a table that Iceberg writes, and those of the documents that its properties name. Its others
+# are not looked at.
 FOLDERS = ("data", "metadata")
 NAMED = 10
 
@@ -153,7 +155,8 @@ class FileRemoval:
         base = records[0]
         stored, removed = Usage(), Usage()
         metadata = self._file(base.tables[name])
-        found = removable(stored.counting(self._files(name)), needed, base.at, metadata)
+        files = self._files(name, *FOLDERS, *documents.FOLDERS)
+        found = removable(stored.counting(files), needed, base.at, metadata)
         bucket = metadata.path.split("/", 1)[0]
         # As they are listed: a bucket may have millions.
         self._systems.remove_objects(bucket, _keys(removed.counting(found)))
@@ -175,7 +178,9 @@ class FileRemoval:
             of_branches, of_others = reader.of(location)
             reached |= of_branches
             others |= of_others
-        problems = missing(reached, self._files(name), self._folders(name))
+        problems = missing(reached, self._files(name, *FOLDERS), self._folders(name, FOLDERS))
+        found, lost = documents.stored(reader.documents, self._files(name, *documents.FOLDERS))
+        problems += lost
         for problem in problems[:NAMED]:
             log.error("%s", problem)
         if problems:
@@ -184,12 +189,12 @@ class FileRemoval:
                 f"horizon, names are not as written: {summarize(problems)}. Fix: {MISSING_FIX}",
                 ErrorCode.LAKE_FILE_MISSING,
             )
-        reached.update(dict.fromkeys(others))
+        reached.update(dict.fromkeys([*others, *found]))
         return reached
 
-    def _files(self, name: str) -> Iterator[StoredFile]:
-        """Yield the files in the table's folders, in the order of a listing."""
-        for folder in self._folders(name):
+    def _files(self, name: str, *folders: str) -> Iterator[StoredFile]:
+        """Yield the files in these of the table's folders, in the order of a listing."""
+        for folder in self._folders(name, folders):
             bucket, prefix = folder.split("/", 1)
             yield from self._systems.bucket(bucket).files(prefix)
 
@@ -200,9 +205,9 @@ class FileRemoval:
             raise Refused(missing_message(location), ErrorCode.LAKE_FILE_MISSING)
         return found
 
-    def _folders(self, name: str) -> list[str]:
+    def _folders(self, name: str, folders: Iterable[str]) -> list[str]:
         folder = path_of(self._lake.table(name).location()).rstrip("/")
-        return [f"{folder}/{part}/" for part in FOLDERS]
+        return [f"{folder}/{part}/" for part in folders]
 
 
 def _keys(files: Iterable[StoredFile]) -> Iterator[str]:

@@ -75,7 +75,8 @@ class StreamTrace:
             kept = position(batches.table)
             offsets = schema_offsets(ledger.client, batches.table)
             recorded = Recorded(offsets, has_changes=bool(kept and kept.changes))
-            found = schema_of(systems, spec.topic.name, (kept and kept.topic_id) or "", recorded)
+            topic_id = (kept and kept.topic_id) or ""
+            found = schema_of(systems, spec.topic.name, topic_id, recorded, spec.subjects)
         return cls(spec, systems.lake, ledger, batches, systems.kafka, found)
 
     def offset(self, partition: int, offset: int) -> RowTrace:

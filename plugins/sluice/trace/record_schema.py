@@ -3,7 +3,7 @@ as the offsets of each schema's records do. No column of the table says it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -64,10 +64,17 @@ class Recorded:
         return f"{said}, by the offsets of their records ({why})"
 
 
-def schema_of(systems: Systems, topic: str, topic_id: str, recorded: Recorded | None = None) -> SchemaOf:
-    """``topic_id``: of the topic that the table has records of; another one of its name tells nothing. What
-    cannot be asked, or is deleted, is said in the answer: the rest of a trace does not need it."""
-    known = recorded or Recorded()
+def schema_of(
+    systems: Systems,
+    topic: str,
+    topic_id: str,
+    recorded: Recorded | None = None,
+    subjects: Collection[str] = (),
+) -> SchemaOf:
+    """``topic_id``: of the topic that the table has records of; another one of its name tells nothing.
+    ``subjects``: those of the topic's values, empty for its own. What cannot be asked, or is deleted, is said
+    in the answer: the rest of a trace does not need it."""
+    known, own = recorded or Recorded(), subjects or (f"{topic}-value",)
 
     def of_frame(value: bytes, headers: Sequence[tuple[bytes, bytes | None]]) -> str:
         try:
@@ -77,7 +84,7 @@ def schema_of(systems: Systems, topic: str, topic_id: str, recorded: Recorded | 
         return with_versions(schema_id)
 
     def with_versions(schema_id: int) -> str:
-        return f"id {schema_id}{_versions(systems.registry, topic, schema_id)}"
+        return f"id {schema_id}{_versions(systems.registry, own, schema_id)}"
 
     def answer(record: Record) -> str:
         if record.value is not None:
@@ -99,8 +106,8 @@ def schema_of(systems: Systems, topic: str, topic_id: str, recorded: Recorded | 
     return answer
 
 
-def _versions(registry: RegistryClient, topic: str, schema_id: int) -> str:
-    """Which version of the topic's own subject an id is, for a message: of other subjects where it has none,
+def _versions(registry: RegistryClient, subjects: Collection[str], schema_id: int) -> str:
+    """Which version of the topic's own subjects an id is, for a message: of others where they do not have it,
     since topics whose schemas are the same text share its id."""
     try:
         found = registry.uses(schema_id)
@@ -108,5 +115,5 @@ def _versions(registry: RegistryClient, topic: str, schema_id: int) -> str:
         return ", which the registry does not have"
     except (RegistryUnreachable, RegistryRefused) as error:
         return f" (its version is not known: {error})"
-    own = [one for one in found if one[0] == f"{topic}-value"]
+    own = [one for one in found if one[0] in subjects]
     return "".join(f", version {version} of subject {subject}" for subject, version in own or found)

@@ -4,13 +4,14 @@ newest against the table. Costs the same whatever the table's history is."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from pyiceberg.schema import index_name_by_id
 from pyiceberg.table import Table
+from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import NestedField
 
 from sluice.clients.lake.commits import ancestors
@@ -20,13 +21,15 @@ from sluice.clients.registry.client import Version as OfSubject
 from sluice.clients.s3.requests import read_change
 from sluice.config import protobuf_messages
 from sluice.config.csv_reading import avro_text
-from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.config.reading.further_names import names_of
 from sluice.config.reading.protoc import compiled
 from sluice.config.reading.toml import ConfigError
+from sluice.config.sections.records.declaration import Records
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import Names
-from sluice.core.decoding.avro.types import UnsupportedSchema, parsed
+from sluice.core.decoding.avro.parsing import parsed
+from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.protobuf.following.written import row_of_text
+from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.errors import ClientError
 from sluice.core.registry.errors import UnknownSchema
 from sluice.core.registry.schemas import AVRO, PROTOBUF
@@ -34,6 +37,7 @@ from sluice.core.schema_versions import columns, followed
 from sluice.core.schema_versions.compared import differences, differences_of_messages
 from sluice.core.schema_versions.offsets import Seen
 from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version, column_of, fields_of
+from sluice.core.schema_versions.table_columns import arrow_schema
 from sluice.core.tables.known_tables import CREATED_AT
 
 if TYPE_CHECKING:
@@ -58,11 +62,11 @@ def stream_schema(
     digest = table.properties.get(followed.PROPERTY) or ""
     offsets = schema_offsets(client, table)
     newest = [*offsets.ids.items()][: -MAX_VERSIONS - 1 : -1]
-    subject, places, latest, problem = f"{spec.topic.name}-value", dict[int, str](), None, ""
+    places, latest, problem = dict[int, str](), None, ""
     try:
         asked = registry()
-        places = {schema_id: _place(asked, subject, schema_id) for schema_id, _ in newest}
-        latest = _latest(spec, table, client, asked.latest(subject))
+        places = {schema_id: _place(asked, spec.subjects, schema_id) for schema_id, _ in newest}
+        latest = _latest(spec, table, client, asked.latest(spec.subjects[0]))
     except (ClientError, ConfigError, UnsupportedSchema) as error:
         problem = str(error)
 
@@ -98,14 +102,14 @@ def _columns(table: Table, came: dict[int, columns.Came]) -> list[Column]:
     return [column(field) for field in table.schema().fields]
 
 
-def _place(registry: RegistryClient, subject: str, schema_id: int) -> str:
-    """Which versions an id is: of the topic's own subject if it has it, since topics with the same text share
-    its id."""
+def _place(registry: RegistryClient, subjects: Collection[str], schema_id: int) -> str:
+    """Which versions an id is: of the topic's own subjects if they have it, since topics with the same text
+    share its id."""
     try:
         found = registry.uses(schema_id)
     except UnknownSchema:
         return "not in the registry any more"
-    own = [one for one in found if one[0] == subject] or found
+    own = [one for one in found if one[0] in subjects] or found
     return ", ".join(f"version {version} of {name}" for name, version in own) or "of no subject"
 
 
@@ -122,13 +126,25 @@ def _latest(spec: StreamSpec, table: Table, client: S3Client, newest: OfSubject)
         ending = followed.PROTOBUF if spec.is_protobuf else followed.AVRO
         uri = followed.address(table.location(), digest, ending)
         text = json.dumps(read_change(client, uri, "schema that the table follows"), ensure_ascii=False)
-    own = frozenset(map(str.lower, spec.records.added_columns))
-    names = Names(COLUMN.pattern, OURS, ICEBERG, own)
     if spec.is_protobuf:
         message = protobuf_messages.of_table(spec)
         message = message.following(row_of_text(text)[1]) if text else message
-        return replace(found, differences=differences_of_messages(message, schema, compiled, names))
+        following = _following(spec.records, table, message.columns().names)
+        return replace(found, differences=differences_of_messages(message, schema, compiled, following))
     of_table = parsed(text or avro_text(spec, spec.schema_file))
-    as_text = spec.records.has_recursive_texts
-    lacks = differences(of_table, schema.text, names, recursive_as_text=as_text)
-    return replace(found, differences=lacks)
+    following = _following(spec.records, table, of_table.record.by_name)
+    return replace(found, differences=differences(of_table, schema.text, following))
+
+
+def _following(records: Records, table: Table, columns: Collection[str]) -> Following:
+    """How a table follows schemas, or would. ``columns``: of the schema that it is read with."""
+    partitions = frozenset(
+        one.name for one in table.spec().fields if not isinstance(one.transform, IdentityTransform)
+    )
+    of_table = arrow_schema(json.loads(table.schema().model_dump_json()))
+    names = names_of(of_table, columns, records.added_columns, partitions)
+    return Following(
+        names=names,
+        recursive_as_text=records.has_recursive_texts,
+        keeps_fields=bool(records.unknown_column),
+    )

@@ -58,7 +58,15 @@ def following_of(spec: StreamSpec) -> Following:
     """How the stream's table follows the schemas of its records, but for names of columns."""
     topic = spec.topic.name if spec.uses_registry else ""
     is_text = spec.records.has_recursive_texts if spec.records else False
-    return Following(spec.follows, recursive_as_text=is_text, topic=topic)
+    subjects = tuple(spec.records.subjects) if spec.records else ()
+    keeps = bool(spec.records and spec.records.unknown_column)
+    return Following(
+        spec.follows,
+        recursive_as_text=is_text,
+        topic=topic,
+        subjects=subjects,
+        keeps_fields=keeps,
+    )
 
 
 def _of_own(

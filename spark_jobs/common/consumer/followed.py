@@ -9,7 +9,7 @@ from sluice.config import protobuf_messages
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.following.merging import merge as merge_messages
 from sluice.core.decoding.protobuf.following.written import row_of_text

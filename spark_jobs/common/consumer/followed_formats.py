@@ -8,9 +8,10 @@ import pyarrow as pa
 
 from sluice.config.reading.protoc import compiled
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import MAX_DEPTH, Combined, Conflict
+from sluice.core.decoding.avro.following.conflicts import MAX_DEPTH, Combined, Conflict, Fix
 from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import Schema, arrow_type
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.following.written import row_text
 from sluice.core.decoding.registered.protobuf import combined, schema_of
@@ -50,7 +51,7 @@ class _Avro:
             return following.merged(table, written(other.text))
         # A task has more of its stack left than this.
         except RecursionError:
-            too_deep = Conflict("the whole schema", f"at most {MAX_DEPTH} levels", "more")
+            too_deep = Conflict("the whole schema", f"at most {MAX_DEPTH} levels", "more", Fix.BOUNDS)
             return Combined(table, conflicts=(too_deep,))
 
     def name(self, table: Schema) -> str:

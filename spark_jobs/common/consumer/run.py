@@ -15,8 +15,10 @@ from pyspark.sql.types import StructType
 
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.registry.schemas import RegistrySchemas
+from sluice.clients.s3.requests import connect
 from sluice.config import platform as platforms
 from sluice.config import streams
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.processes import java
@@ -25,16 +27,19 @@ from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
 from spark_jobs.common.consumer.direct.follower import Follower
-from spark_jobs.common.consumer.followed import followed_by, table_message, table_schema
+from spark_jobs.common.consumer.followed import ending_of, followed_by, table_message, table_schema
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
+from spark_jobs.common.lake.followed import followed_schema
+from spark_jobs.common.lake.followed.declared_columns import newest_document
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark import progress_listener, session
+from spark_jobs.common.spark.failures import LakeFileMissing
 from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.guarded_query import GuardedQuery
 from spark_jobs.common.spark.pandas import leave_out_pandas
@@ -97,12 +102,42 @@ def ensure_table(spark: SparkSession, platform: platforms.Platform, spec: Stream
     while True:
         try:
             tables.ensure(spark, spec, record_type(spark, spec, followed))
-        except tables.IncompatibleSchema:
+        except tables.IncompatibleSchema as error:
             read, followed = followed, followed_by(spark, platform, spec)
             if followed == read:
+                if isinstance(error, tables.WiderTable):
+                    raise without_document(spark, platform, spec, error) from error
                 raise
         else:
             return followed
+
+
+def without_document(
+    spark: SparkSession, platform: platforms.Platform, spec: StreamSpec, error: tables.WiderTable
+) -> tables.WiderTable:
+    """The ``error`` with what a person does: the property that says what the table follows is lost, or was
+    edited, since columns and property change in one commit."""
+    table, client, ending = tables.load(spark, spec.table), connect(platform.s3), ending_of(spec)
+
+    def is_of(digest: str) -> bool:
+        try:
+            text = followed_schema.read(client, str(table.location()), digest, ending)
+            tables.check_columns(spark, spec, record_type(spark, spec, text))
+        except (tables.IncompatibleSchema, LakeFileMissing):
+            return False
+        return True
+
+    found = newest_document(client, str(table.location()), ending, is_of)
+    said = followed_schema.digest_of(table.properties())
+    what = (
+        f"{error.what}; the table is wider than what its property {followed_schema.SCHEMA} says "
+        f"({said or 'it is missing'})"
+    )
+    fix = (
+        f"set the property again, in any client of Iceberg: ALTER TABLE {CATALOG}.{spec.table} SET "
+        f"TBLPROPERTIES ('{followed_schema.SCHEMA}' = '{found}'), the newest document that has these columns"
+    )
+    return tables.WiderTable(what, error.schema, fix if found else "")
 
 
 def record_type(spark: SparkSession, spec: StreamSpec, followed: str = "") -> StructType:

@@ -26,6 +26,7 @@ from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.expected_refs import CommitRefused, commit
+from spark_jobs.common.lake.followed import schema_change
 from spark_jobs.common.lake.followed.followed_schema import SCHEMA, digest_of
 from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
@@ -271,6 +272,10 @@ class IcebergTable:
             # As in change_refs.
             if digest_of(operations.refresh().properties()) != properties[SCHEMA]:
                 raise
+
+    def refusal(self, columns: pa.Schema) -> str:
+        """Why :meth:`change_schema` cannot have these columns, in Iceberg's words; empty if it can."""
+        return schema_change.refusal(self._jvm, self._table, self._table.operations().current(), columns)
 
     def stage(
         self, properties: Mapping[str, str], files_of: int | None = None, files: Sequence[DataFile] = ()

@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     LongType,
     MapType,
     StringType,
+    StructField,
     StructType,
 )
 
@@ -29,6 +30,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.known_tables import CREATED_AT
 from spark_jobs.common.lake.clock import committing, now_ms
+from spark_jobs.common.lake.followed import declared_columns
 from spark_jobs.common.lake.iceberg import IcebergTable
 
 OFFSET_COLUMNS = (
@@ -89,6 +91,16 @@ class IncompatibleSchema(ConfigError):
     """The existing table is not the declared one and cannot be changed to it."""
 
     code = ErrorCode.INCOMPATIBLE_SCHEMA
+
+
+class WiderTable(IncompatibleSchema):
+    """The existing table follows the schemas of its records, and has a wider column than what it is read
+    with. ``what`` is; ``fix``: other than to declare the type."""
+
+    def __init__(self, what: str, schema: str, fix: str = "") -> None:
+        self.what, self.schema = what, schema
+        declare = f"give the columns in {schema} the types that the table has"
+        super().__init__(f"{what}. Fix: {f'{fix}; or ' if fix else ''}{declare}")
 
 
 class TableLost(ConfigError):
@@ -206,8 +218,10 @@ def check_not_lost(spark: SparkSession, table: str) -> None:
 def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     """Create the stream's table and quarantine if they are missing, and add new columns of ``record``.
 
-    A column that the schema no longer has stays in the table, null in new rows. Raises IncompatibleSchema for
-    a changed type or other partitions than ``partition_by``, ConfigError for a partition of no column.
+    A column that the schema no longer has stays in the table, null in new rows. Of a table that follows the
+    schemas of its records, columns become as wide as ``record``. Raises IncompatibleSchema for another type
+    (WiderTable, if the table follows) or other partitions than ``partition_by``, ConfigError for a partition
+    of no column.
     """
     _check_partitions(spec, record)
     columns = [f"`{field.name}` {_sql(field.dataType)}" for field in record.fields]
@@ -217,21 +231,43 @@ def ensure(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
     create(spark, spec.quarantine_table, QUARANTINE)
     present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
     added = [field for field in record.fields if field.name.lower() not in present]
+    wider = list[StructField]()
     for field in record.fields:
         existing = present.get(field.name.lower())
         if existing is None:
             _alter(spark, spec.table, f"ADD COLUMN `{field.name}` {_sql(field.dataType)}")
         # Fields of a record as they are spelled: others would be null in a file.
         elif _sql(existing.dataType) != _sql(field.dataType):
-            raise IncompatibleSchema(
-                f"{spec.table}: column {field.name} is {_sql(existing.dataType)} and {spec.schema} says "
-                f"{_sql(field.dataType)}. Fix: give the new type a new column name"
-            )
+            if not spec.follows or not declared_columns.covers(field.dataType, existing.dataType):
+                raise _incompatible(spec, existing, field)
+            wider.append(StructField(existing.name, field.dataType))
+    if wider:
+        with committing(spark, spec.table):
+            declared_columns.widen(spark, load(spark, spec.table), wider)
     if added:
         # The properties of these columns.
         create(spark, spec.table, [*columns, *OFFSET_COLUMNS], properties, partitions)
     check_partitioning(spark, spec)
     _ensure_order(spark, spec.table, [partition.column for partition in spec.partitions if partition.width])
+
+
+def check_columns(spark: SparkSession, spec: StreamSpec, record: StructType) -> None:
+    """Raises IncompatibleSchema if the table has a column of ``record`` with another type."""
+    present = {field.name.lower(): field for field in spark.table(f"{CATALOG}.{spec.table}").schema.fields}
+    for field in record.fields:
+        existing = present.get(field.name.lower())
+        if existing is not None and _sql(existing.dataType) != _sql(field.dataType):
+            raise _incompatible(spec, existing, field)
+
+
+def _incompatible(spec: StreamSpec, existing: StructField, field: StructField) -> IncompatibleSchema:
+    what = (
+        f"{spec.table}: column {field.name} is {_sql(existing.dataType)} and {spec.schema} says "
+        f"{_sql(field.dataType)}"
+    )
+    if spec.follows and declared_columns.covers(existing.dataType, field.dataType):
+        return WiderTable(what, spec.schema)
+    return IncompatibleSchema(f"{what}. Fix: give the new type a new column name")
 
 
 def check_partitioning(spark: SparkSession, spec: StreamSpec) -> None:

@@ -88,9 +88,11 @@ class StagedChange(StagedFiles):
     def described(self, handles: Iterable[Any]) -> list[TableFile]:
         return [TableFile(one, read(one, self._columns, self._value_of)) for one in handles]
 
-    def candidates(self, ranges: OffsetRanges, sources: Sequence[str] = ()) -> list[TableFile]:
-        """The files of ``base`` that may hold one of these offsets or rows of these sources; reads manifests
-        only."""
+    def candidates(
+        self, ranges: OffsetRanges, sources: Sequence[str] = (), not_null: str = ""
+    ) -> list[TableFile]:
+        """The files of ``base`` that may hold one of these offsets or rows of these sources, and, if it is
+        named, a value of the column ``not_null``; reads manifests only."""
         if self.base is None or not (ranges or sources):
             return []
         expressions = self._jvm.org.apache.iceberg.expressions.Expressions
@@ -109,6 +111,8 @@ class StagedChange(StagedFiles):
             chosen = getattr(expressions, "or")(chosen, of_sources)
         elif sources:
             chosen = expressions.alwaysTrue()
+        if not_null:
+            chosen = getattr(expressions, "and")(chosen, expressions.notNull(not_null))
         scan = self._stage.newScan().useSnapshot(self.base).filter(chosen).includeColumnStats()
         tasks = scan.planFiles()
         try:

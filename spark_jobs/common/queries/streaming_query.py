@@ -16,11 +16,12 @@ from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import Query
 from sluice.config.stream import StreamSpec
 from sluice.core.queries.progress import QueryState
+from sluice.core.schema_versions.table_columns import arrow_schema
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import CHANGE_ID, END_OFFSETS
 from spark_jobs.common.consumer.state import changes_until
 from spark_jobs.common.kafka.heartbeat import CountingEvent
-from spark_jobs.common.lake.data_files.schema import arrow_schema, leaf_types
+from spark_jobs.common.lake.data_files.schema import leaf_types
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.queries import aggregate

@@ -16,6 +16,7 @@ from sluice.changes import records as record_changes
 from sluice.changes.approval import is_to_apply, why_unasked
 from sluice.changes.verify import ChangeVerification
 from sluice.clients.lake.reading import further_fields
+from sluice.config.sections.csv import Csv
 from sluice.config.sections.records.declaration import Records
 from sluice.core.changes.filled import FilledFields, KeptValues
 from sluice.core.changes.plan import Action, ChangePlan
@@ -135,11 +136,14 @@ def test_a_table_without_the_column_has_nothing_to_fill(kept: Kept, column: str)
     assert kept.fill().is_empty
 
 
-def test_it_reads_no_topic_and_fills_no_protobuf(kept: Kept) -> None:
+def test_it_reads_no_topic(kept: Kept) -> None:
     with raising(Refused, "fill_columns reads no topic", "Fix: give ranges"):
         kept.fill(from_time="2026-01-01")
-    kept.spec.records = Records("protobuf")
-    with raising(Refused, "others has records of the format protobuf", "Fix: use action replay"):
+
+
+def test_a_map_of_extra_columns_is_refused_with_the_way_on(kept: Kept) -> None:
+    kept.spec.records, kept.spec.csv = None, Csv(extra_columns="rest")
+    with raising(Refused, "others keeps in the map 'rest'", "Fix: revert the load", "load_changed_objects"):
         kept.fill()
 
 

@@ -61,7 +61,7 @@ def test_one_document_for_programs(tmp_path: Path, capsys: pytest.CaptureFixture
         assert schema.show_schema(stack(tmp_path), "nyc_taxi", as_json=True) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["latest"]["differences"] == [
-        {"path": "zip", "kind": "missing in the table", "table": "", "schema": "int32"}
+        {"path": "zip", "kind": "missing in the table", "table": "", "schema": "int32", "fix": ""}
     ]
     assert found["versions"][0]["first_published_at"] == 9_000
 

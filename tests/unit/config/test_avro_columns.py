@@ -52,6 +52,12 @@ def test_another_type_is_named() -> None:
         ("bytes", "binary"),
         ({"type": "int", "logicalType": "date"}, "date"),
         ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, "decimal(9, 2)"),
+        ({"type": "fixed", "name": "f", "size": 16}, "binary"),
+        (["null", {"type": "fixed", "name": "f", "size": 16, "logicalType": "uuid"}], "binary"),
+        (
+            {"type": "fixed", "name": "f", "size": 4, "logicalType": "decimal", "precision": 9},
+            "decimal(9, 0)",
+        ),
         ({"type": "record", "name": "r", "fields": []}, "struct<"),
         (["null", {"type": "enum", "name": "e", "symbols": []}], "string"),
         (["null", "int", "string"], "struct<"),

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.schema_versions.offsets import SchemaOffsets
 from sluice.core.tables.batches import Batch
+from sluice.trace import record_schema
 from sluice.trace.record_schema import Record, Recorded
 
 OFFSETS = SchemaOffsets().more({7: {0: (10, 16)}, 3: {0: (14, 19)}}, OffsetRanges.of({0: [(10, 30)]}), at=1)
@@ -46,3 +49,10 @@ def test_offsets_before_the_first_that_was_recorded_are_of_none_for_certain() ->
     more = OFFSETS.more({7: {0: (5, 5)}}, OffsetRanges.of({0: [(40, 50)]}), at=2)
     found = Recorded(more).answer(Record(0, 12, BATCH), "id {}".format, "gone")
     assert found == "not known: gone; by the offsets of their records perhaps id 7"
+
+
+def test_the_version_of_a_mirrored_topics_record_is_one_of_its_declared_subjects() -> None:
+    registry: Any = SimpleNamespace(uses=lambda schema_id: [("a-value", 2), ("orders-value", 5)])
+    said = record_schema._versions(registry, ("orders-value", "more-value"), 7)
+    assert said == ", version 5 of subject orders-value"
+    assert "a-value" in record_schema._versions(registry, ("eu.orders-value",), 7)

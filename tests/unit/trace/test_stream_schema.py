@@ -11,7 +11,8 @@ from unittest.mock import patch
 
 import pytest
 from pyiceberg.table import Table
-from pyiceberg.types import StringType
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.types import LongType, NestedField, StringType, StructType
 
 from sluice.clients.registry.client import Version as OfSubject
 from sluice.clients.s3.requests import split
@@ -95,6 +96,15 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     return found
 
 
+def test_a_mirrored_topic_is_compared_with_the_subject_that_it_declares(rig: Rig) -> None:
+    assert rig.spec.records is not None
+    records = replace(rig.spec.records, subjects=["another-value"])
+    rig.spec = replace(rig.spec, records=records)
+    found = rig.say(Registry())
+    assert found.latest.subject == "another-value"
+    assert [one.place for one in found.versions] == ["version 9 of another-value"] * 2
+
+
 def test_columns_versions_and_the_registrys_newest(rig: Rig) -> None:
     found = rig.say(Registry())
     came = {one.name: (one.at, one.is_latest) for one in found.columns}
@@ -116,6 +126,28 @@ def test_the_followed_schema_is_what_is_compared(rig: Rig) -> None:
         change.set_properties({followed.PROPERTY: "ab"})
     found = rig.say(Registry())
     assert (found.follows, found.latest.result) == ("ab", "the table has all of it")
+
+
+def test_an_earlier_column_or_a_partition_in_the_place_of_a_field_is_said_to_refuse_the_version(
+    rig: Rig,
+) -> None:
+    """As the consumer does: the field is not missing until its record comes."""
+    with rig.lake.catalog.load_table(lakes.TABLE).update_schema() as change:
+        change.add_column("old", LongType())
+        change.add_column("same", StructType(NestedField(0, "x", StringType(), required=False)))
+    with rig.lake.catalog.load_table(lakes.TABLE).update_spec() as partitions:
+        partitions.add_field("channel", TruncateTransform(2), "channel_trunc")
+    x = {"type": "record", "name": "X", "fields": [{"name": "x", "type": "string"}]}
+    newest = schema(**V1, old="string", same=x)
+    with patch.object(Registry, "latest", lambda *_: OfSubject("s", 2, RegisteredSchema(8, AVRO, newest))):
+        (said,) = rig.say(Registry()).latest.differences
+    assert str(said).startswith(
+        "old: cannot be followed: the table has an earlier column old, int64, the schema string. Fix: give"
+    )
+    newest = schema(**V1, channel_trunc="string")
+    with patch.object(Registry, "latest", lambda *_: OfSubject("s", 2, RegisteredSchema(8, AVRO, newest))):
+        (said,) = rig.say(Registry()).latest.differences
+    assert "the table has a partition channel_trunc" in str(said)
 
 
 PROTO = 'syntax = "proto3"; package shop; message Order {{ int64 id = 1; {} }}'

@@ -74,6 +74,14 @@ def _outermost(texts: Iterable[str]) -> list[str]:
     return [json.dumps(tree) for tree in trees if tree["name"] not in inside]
 
 
+def recursive_doubt(schema_id: int, first: str) -> str:
+    """What to say of a recursive schema; ``first``: its first field that is inside of itself, and why."""
+    return (
+        f"schema id {schema_id} is recursive: {first}. Such fields are texts of JSON, as recursive_fields "
+        "says; for columns of them declare a schema of your own, without the recursion"
+    )
+
+
 def column_beside(columns: Iterable[str], name: str) -> str:
     """The name of a column for what a record has beside its value, as ``key``: this one, unless a value has
     it."""

@@ -6,13 +6,19 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from sluice.cli.topics.columns import recursive_doubt
 from sluice.config import protobuf_messages
 from sluice.config.reading.protoc import compiled
 from sluice.config.reading.toml import ConfigError
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.frames import message_indexes
-from sluice.core.decoding.protobuf.schema import NotCompiled, UnsupportedMessage, descriptor_of
+from sluice.core.decoding.protobuf.schema import (
+    NotCompiled,
+    ProtobufSchema,
+    UnsupportedMessage,
+    descriptor_of,
+)
 from sluice.core.decoding.registered.protobuf import RegisteredProtobuf, schema_of
 from sluice.core.decoding.sample import PROTOBUF_FORMAT, Guess
 from sluice.core.registry.framing import Framed
@@ -67,12 +73,12 @@ def of_messages(
             [f"schema id {schema.id} imports {wrong[0]!r}, which cannot be its name here: {kept}"],
         )
     try:
-        table = TableMessage(schema_of(schema, compiled), message)
+        table, again = _table(schema_of(schema, compiled), message)
         protobuf_messages.check_names(table.type, message)
     except (NotCompiled, UnsupportedMessage, ConfigError) as error:
         why = str(error).split(". Fix:")[0]
         return by, None, [f"schema id {schema.id} can be no table's: {why}: {kept}"]
-    doubts = []
+    doubts = [recursive_doubt(schema.id, again)] if again else []
     if any(descriptor_of(text) for text in (schema.text, *dict(schema.imports).values())):
         doubts.append(
             f"its schema is registered as a descriptor, so {FILE} has base64: put your own .proto text there"
@@ -84,6 +90,17 @@ def of_messages(
         schema=schema.text,
         imports=dict(schema.imports),
         message=table.name,
+        is_recursive=bool(again),
         is_registered=True,
     )
     return found, RegisteredProtobuf(table, schemas, compiled, unknown), doubts
+
+
+def _table(schema: ProtobufSchema, message: str) -> tuple[TableMessage, str]:
+    """What the message's table is, and its first field that is a text since it is inside of itself; empty
+    without one. Raises UnsupportedMessage."""
+    try:
+        return TableMessage(schema, message), ""
+    except UnsupportedMessage as error:
+        table = TableMessage(schema, message, recursive_as_text=True)
+        return table, str(error).partition(": no table")[0]

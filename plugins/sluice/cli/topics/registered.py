@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from sluice.cli.topics import messages
-from sluice.cli.topics.columns import UNKNOWN_FIELDS, of_avro
+from sluice.cli.topics.columns import UNKNOWN_FIELDS, of_avro, recursive_doubt
+from sluice.core.decoding.avro.following.recursive import unrolled
+from sluice.core.decoding.avro.parsing import declared, recursion
 from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.decoder import Decoder
 from sluice.core.decoding.registered.avro import RegisteredAvro
@@ -57,13 +59,14 @@ def look(client: RegistryClient, topic: str, records: Sequence[Sampled], by: Gue
         found = replace(found, format=JSON, columns=of_bodies.columns, is_registered=True)
         doubts += of_bodies.doubts
     elif types == {schemas.AVRO}:
-        newest, naming, said = _newest(client, topic, known)
+        newest, naming, said, other = _newest(client, topic, known)
         seen.append(said)
-        found, more = _of_avro(found, newest, naming, asked, having)
+        found, more = _of_avro(replace(found, other_subject=other), newest, naming, asked, having)
         doubts += more
     elif types == {schemas.PROTOBUF}:
         message = messages.message_of(frames, known)
-        newest, naming, said = _newest(client, topic, known, message.name)
+        newest, naming, said, other = _newest(client, topic, known, message.name)
+        found = replace(found, other_subject=other)
         seen.append(said)
         found, decoder, more = messages.of_messages(found, newest, message.name, asked, UNKNOWN_FIELDS)
         doubts += [*message.doubts, *more]
@@ -130,8 +133,9 @@ def _format_of_keys(asked: _Asked, records: Sequence[Sampled]) -> str | None:
 
 def _newest(
     client: RegistryClient, topic: str, known: Sequence[RegisteredSchema], message: str = ""
-) -> tuple[RegisteredSchema, Naming, str]:
-    """The schema for the table, by which naming strategy it was found, and a line that says so. ``message``:
+) -> tuple[RegisteredSchema, Naming, str, str]:
+    """The schema for the table, by which naming strategy it was found, a line that says so, and its subject
+    if that is another topic's. ``message``:
     the name of a Protobuf message, of which a schema may have several."""
     for naming in Naming:
         for schema in reversed(known):
@@ -141,10 +145,15 @@ def _newest(
             except (UnknownSchema, RefusedSchema):
                 continue
             if version.schema.type == schema.type:
-                return version.schema, naming, _described(client, version)
+                return version.schema, naming, _described(client, version), ""
     newest = known[-1]
+    # A mirror of another topic: its records keep their ids.
+    others = {name for name, _ in client.uses(newest.id) if not name.endswith(f"-{Part.KEY}")}
+    if len(others) == 1:
+        version = client.latest(*others)
+        return version.schema, Naming.TOPIC, _described(client, version), version.subject
     said = f"schema id {newest.id}: no usual subject of the topic has it, so there may be a newer version"
-    return newest, Naming.TOPIC, said
+    return newest, Naming.TOPIC, said, ""
 
 
 def _described(client: RegistryClient, version: Version) -> str:
@@ -161,14 +170,23 @@ def _of_avro(
     """The guess with the columns of a schema, and what the sample's records do not fit."""
     text, left_out = of_avro(schema.text)
     try:
-        decoder = RegisteredAvro(text, asked, UNKNOWN_FIELDS)
+        again = recursion(declared(text).record)
+        decoder = RegisteredAvro(unrolled(text), asked, UNKNOWN_FIELDS)
     except UnsupportedSchema as error:
         return by, [f"schema id {schema.id} can be no table's: {error}: values are kept as bytes"]
     columns = {one.name: str(one.type) for one in decoder.schema if one.name != UNKNOWN_FIELDS}
     found = replace(
-        by, format=AVRO_FORMAT, columns=columns, schema=text, is_registered=True, subjects=str(naming)
+        by,
+        format=AVRO_FORMAT,
+        columns=columns,
+        schema=text,
+        is_recursive=bool(again),
+        is_registered=True,
+        subjects=str(naming),
     )
-    return found, [*left_out, *_doubts(decoder, records)]
+    # Without the rest of a sentence on tables.
+    doubts = [recursive_doubt(schema.id, again.partition(",")[0])] if again else []
+    return found, [*left_out, *doubts, *_doubts(decoder, records)]
 
 
 def _doubts(decoder: Decoder, records: Sequence[Sampled]) -> list[str]:

@@ -1,4 +1,4 @@
-"""The files that metadata files of a table name: manifest lists, manifests, data files, statistics."""
+"""The files that a table's metadata names: manifest lists, manifests, data files, statistics, documents."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.lake.errors import asking
+from sluice.core.schema_versions import documents
 from sluice.core.tables.file_removal import path_of
 
 log = logging.getLogger(__name__)
@@ -21,10 +22,13 @@ PROGRESS_SECONDS = 10.0
 
 
 class ReferencedFiles:
-    """The files of one table's states. Each manifest list and manifest is read once, whatever names it."""
+    """The files of one table's states. Each manifest list and manifest is read once, whatever names it.
+    ``documents``: the paths, without their endings, of those that properties of the states name that were
+    read."""
 
     def __init__(self, io: FileIO, table: str) -> None:
         self._io, self._table = io, table
+        self.documents = set[str]()
         self._lists: dict[str, list[str]] = {}
         self._manifests: dict[str, list[str]] = {}
         # Sizes of all files that were read; one text per path, since merged manifests name files again.
@@ -42,6 +46,7 @@ class ReferencedFiles:
         """
         with asking(f"metadata of table {self._table}"):
             metadata = FromInputFile.table_metadata(self._io.new_input(location))
+            self.documents.update(map(path_of, documents.named(metadata.location, metadata.properties)))
             names = {self._named(location, None)}
             for statistics in (*metadata.statistics, *metadata.partition_statistics):
                 names.add(self._named(statistics.statistics_path, statistics.file_size_in_bytes))

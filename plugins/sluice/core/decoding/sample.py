@@ -62,12 +62,16 @@ class Guess:
     """The name by which a Protobuf schema imports another one -> its text."""
     message: str = ""
     """The full name of the Protobuf message that values are."""
+    is_recursive: bool = False
+    """Whether a record or message has itself inside: such a field is to be a text of JSON."""
     is_registered: bool = False
     """Whether values name their schemas in a registry."""
     has_headers: bool = False
     """Whether records have headers, and all of them can be kept."""
     subjects: str = "topic"
     """By which naming strategy its subjects were found."""
+    other_subject: str = ""
+    """The only one that the newest schema has, if that is another topic's."""
 
 
 def guess(records: Sequence[Sampled]) -> Guess:

@@ -19,7 +19,8 @@ ERRORS = {
         cause="A column of the existing table has another type than the schema, or the table another "
         "`partition_by`",
         fix="declare the existing type or partitioning; a new type needs a new column name, another "
-        "partitioning a new `table`",
+        "partitioning a new `table`; of a table that follows, [set its property "
+        "again](schema-changes.md#the-order-of-commits)",
     ),
     ErrorCode.INVALID_PARAMETER: ErrorGuide(
         cause="A form's value cannot be used: `objects` with a key that is no `.csv`, `.csv.gz` or "

@@ -8,5 +8,6 @@ from an address that it names.
 Start with ``framing``: what a record says of its schema. ``schemas`` is a registered schema and what reads
 it, ``errors`` why there is none; ``json_text`` reads untrusted JSON, ``avro_references`` puts a schema of
 Avro and those that it refers to into one. ``subjects`` has the names under which schemas are registered,
-``lookups`` what is made of the schemas of ids. Pure; the client is ``clients.registry``.
+``lookups`` what is made of the schemas of ids, ``preparing`` how long that takes at most. Pure; the client is
+``clients.registry``.
 """

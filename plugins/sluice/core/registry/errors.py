@@ -24,6 +24,11 @@ class RefusedSchema(Refused):
     code = ErrorCode.SCHEMA_REFUSED
 
 
+class NotPrepared(RefusedSchema):
+    """It was not made ready for use, since very many others that records named took the time for it. A record
+    that names it is rejected all the same."""
+
+
 class IncompatibleVersion(Refused):
     """The subject's rule refuses the schema as its next version: nothing is sent with it."""
 

@@ -8,9 +8,9 @@ from enum import StrEnum
 
 import pyarrow as pa
 
-from sluice.core.decoding.avro.following.conflicts import Conflict, Names
-from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, written
+from sluice.core.decoding.avro.following.conflicts import Conflict, Fix
+from sluice.core.decoding.avro.parsing import written
+from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, UnsupportedMessage
 from sluice.core.decoding.registered.protobuf import combined, schema_of
@@ -32,27 +32,27 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Difference:
-    """At a ``path`` of the schema; ``table`` and ``schema``: what both have there, as texts, empty for
-    nothing."""
+    """At a ``path`` of the schema, of a ``kind``; ``table`` and ``schema``: what both have there, as texts,
+    empty for nothing; ``fix``: what to do about it, empty if the table does it by itself."""
 
     path: str
     kind: Kind
     table: str
     schema: str
+    fix: str = ""
 
     def __str__(self) -> str:
         if self.kind is Kind.MISSING:
             return f"{self.path}: {self.kind} ({self.schema})"
-        return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}"
+        fix = f". Fix: {self.fix}" if self.fix else ""
+        return f"{self.path}: {self.kind}: the table has {self.table}, the schema {self.schema}{fix}"
 
 
-def differences(
-    table: Schema, text: str, names: Names, *, recursive_as_text: bool = False
-) -> list[Difference]:
+def differences(table: Schema, text: str, following: Following) -> list[Difference]:
     """What a table lacks of an Avro schema, in its order; if a part cannot be followed, such parts alone:
-    nothing of the others is then. ``names``, ``recursive_as_text``: as of :func:`merge`."""
+    nothing of the others is then. ``following``: how the table follows schemas, if it does."""
     try:
-        merged = merge(table, written(text), names, recursive_as_text=recursive_as_text)
+        merged = following.merged(table, written(text))
     except (UnsupportedSchema, ValueError, TypeError, LookupError, RecursionError) as error:
         said = "more levels than can be read" if isinstance(error, RecursionError) else str(error)
         return [_whole(said)]
@@ -60,24 +60,28 @@ def differences(
 
 
 def differences_of_messages(
-    table: TableMessage, latest: RegisteredSchema, compiled: Compile, names: Names
+    table: TableMessage, latest: RegisteredSchema, compiled: Compile, following: Following
 ) -> list[Difference]:
     """As :func:`differences`, of the message of the table's name in a registered schema of Protobuf."""
     try:
-        merged = combined(Following(names=names), table, schema_of(latest, compiled).message(table.name))
+        merged = combined(following, table, schema_of(latest, compiled).message(table.name))
     except (NotCompiled, UnsupportedMessage) as error:
         return [_whole(str(error))]
     return _between(table.type.arrow, merged.schema.arrow, merged.conflicts)
 
 
 def _whole(said: str) -> Difference:
-    return Difference("the whole schema", Kind.UNFOLLOWED, "columns", said)
+    return Difference("the whole schema", Kind.UNFOLLOWED, "columns", said, Fix.SCHEMA)
+
+
+def _refusal(one: Conflict) -> Difference:
+    return Difference(one.path, Kind.UNFOLLOWED, one.table, one.schema, one.fix)
 
 
 def _between(before: pa.DataType, after: pa.DataType, conflicts: Iterable[Conflict]) -> list[Difference]:
     """What a table of the type ``before`` lacks of the one that it would have ``after``."""
-    if unfollowed := [Difference(one.path, Kind.UNFOLLOWED, one.table, one.schema) for one in conflicts]:
-        return unfollowed
+    if refused := [*map(_refusal, conflicts)]:
+        return refused
     had = dict(_paths(before))
     found = list[Difference]()
     inside_new = list[str]()

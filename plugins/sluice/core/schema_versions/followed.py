@@ -6,8 +6,9 @@ from __future__ import annotations
 PROPERTY = "sluice.schema"
 # What a document's name ends with.
 AVRO, PROTOBUF = "avsc", "json"
-_FOLDER = "schemas"
+# The folder of the documents, in the table's.
+FOLDER = "schemas"
 
 
 def address(location: str, digest: str, ending: str = AVRO) -> str:
-    return f"{location}/{_FOLDER}/{digest}.{ending}"
+    return f"{location}/{FOLDER}/{digest}.{ending}"

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from sluice.core.error_codes import ErrorCode
+from sluice.core.schema_versions.followed import FOLDER as SCHEMAS
+from sluice.core.schema_versions.offsets import FOLDER as OFFSETS
 
 # A commit may name files that are younger than this: a write that began MAX_WRITE_AGE ago is not published,
 # and the rest is for clocks that differ.
@@ -136,6 +138,8 @@ def missing(
 def kind_of(path: str) -> str:
     """The kind of a table's file, by its name."""
     name = path.rsplit("/", 1)[-1]
+    if {SCHEMAS, OFFSETS}.intersection(path.split("/")[-2:-1]):
+        return "schema document"
     if "/metadata/" not in path:
         return "data file"
     if name.endswith(".metadata.json"):

@@ -1,4 +1,5 @@
-"""Check that each data file since the last run that passed is in the bucket as it was written."""
+"""Check that each data file since the last run that passed is in the bucket as it was written, and each
+document that the table's properties name."""
 
 from __future__ import annotations
 
@@ -7,8 +8,11 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.clients.s3.errors import asking
+from sluice.clients.s3.requests import split
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
+from sluice.core.schema_versions import documents
 from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.storage import WrittenObject
 from sluice.loads.written.inventory import check_objects
@@ -36,9 +40,9 @@ def reconcile_files(
     *,
     is_full: bool,
 ) -> dict[str, Any]:
-    """Check the data files of table and quarantine. ``entries``: versions and delete markers of an object;
-    ``is_full``: all files, and not only those since the last run that passed. Raises Refused with the
-    findings."""
+    """Check the data files and documents of table and quarantine. ``entries``: versions and delete markers of
+    an object; ``is_full``: all files, and not only those since the last run that passed. Raises Refused with
+    the findings."""
     names, history = (spec.table, spec.quarantine_table), systems.history(spec.name)
     found = [one for one in table_findings(tables, *names) if one.name not in ONCE]
     newest = None if is_full else history.latest(CHECKED)
@@ -54,12 +58,30 @@ def reconcile_files(
         done[name] = checked
         if location and not problems:
             lists[name] = location
+        # Whatever was checked before: they are two at most, and nothing says that one was damaged.
+        found.extend(document_findings(systems, name))
 
     for_each_table(names, check, log.exception)
     # A table with findings keeps the list of the check before.
     history.record_run(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
     check_findings(log, found, "stored files")
     return {"checked": done} if done else {"result": NOTHING}
+
+
+def document_findings(systems: Systems, name: str) -> list[Finding]:
+    """Findings of the documents that the table names."""
+    table, found = systems.lake.table(name), list[Finding]()
+    for address, digest in documents.named(table.location(), table.properties).items():
+        bucket, prefix = split(address)
+        keys = [file.path.split("/", 1)[1] for file in systems.bucket(bucket).files(f"{prefix}.")]
+        problems = [] if keys else [f"{address}.* is missing, and the table names it"]
+        for key in keys:
+            with asking(f"s3://{bucket}/{key}"):
+                body = systems.s3.get_object(Bucket=bucket, Key=key)["Body"].read()
+            if documents.digest_of(body) != digest:
+                problems.append(f"s3://{bucket}/{key} has other content than the table names")
+        found += [Finding(FindingName.FILE_DAMAGED, one) for one in problems]
+    return found
 
 
 def _check(

@@ -185,9 +185,11 @@ class _Consumer(Rules):
         if share is None or known is None:
             return None
         newest = f"; newest: {known.newest_malformed}" if known.newest_malformed else ""
+        # Its reason may say its own.
+        fix = "; or" if ". Fix: " in newest else ". Fix:"
         message = (
             f"{share} were rejected and are in quarantine only, max_rejected_percent is "
-            f"{self.policy.max_rejected_percent}{newest}. Fix: correct what sends them, or the schema and "
+            f"{self.policy.max_rejected_percent}{newest}{fix} correct what sends them, or the schema and "
             f"retry_quarantine; {self._waiting()}"
         )
         return self.say(Health.REJECTING, message, not self.timeline.lag or self._is_recent())

@@ -16,6 +16,7 @@ from sluice.core.offsets.deduplication import joined
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.record_batches.account import Account
 from sluice.core.schema_versions.offsets import joined_ids
+from sluice.core.schema_versions.table_columns import arrow_schema
 from sluice.core.tables.summary import BATCH_ID, LEADER_EPOCHS
 from sluice.core.tables.without_record import WithoutRecord
 from spark_jobs.common.consumer.decoded_rows import Decode
@@ -26,7 +27,6 @@ from spark_jobs.common.consumer.direct.task import Duplicates, Job, Result
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.data_files.partitioned import Layout
-from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.keep_without_record import keep
 from spark_jobs.common.lake.quarantine import MAX_CHARACTERS
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
@@ -77,6 +77,7 @@ class DirectSource:
             writer.state.topic_id,
             *(str((one.schema(), one.location(), one.partitions())) for one in (table, quarantine)),
             writer.written_schema(),
+            str(sorted(self._follower.impossible)) if self._follower else "",
         )
         if self._batches is None or known != self._known:
             if self._follower:

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from sluice.config.reading.names import COLUMN, ICEBERG, OURS
+from sluice.config.reading.further_names import names_of
 from sluice.config.stream import StreamSpec
-from sluice.core.decoding.avro.following.conflicts import Names
+from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.decoding.registered.fingerprints import fingerprint_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.schemas import Schemas
+from sluice.core.schema_versions.table_columns import arrow_schema
 from spark_jobs.common.consumer.decoders import decoder_of, following_of
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.followed_formats import format_of
-from spark_jobs.common.lake.data_files.schema import arrow_schema
 from spark_jobs.common.lake.followed import followed_schema
 from spark_jobs.common.lake.iceberg import IcebergTable
 from spark_jobs.common.lake.tables import METRICS
@@ -55,6 +55,9 @@ class Follower:
         self._following = following_of(spec)
         # Those of which nothing is followed, as long as the table follows this schema.
         self._refused: set[int] = set()
+        # Why Iceberg refuses some of them, as long as the table has its columns and partitions of then.
+        self.impossible: dict[int, str] = {}
+        self._looked_at: tuple[str, ...] = ()
 
     def decoder(self, writer: StreamWriter) -> RecordDecoder:
         """The decoder for the table as it is. Raises LakeFileMissing, ConfigError."""
@@ -63,39 +66,29 @@ class Follower:
             followed_schema.read(writer.client, table.location(), digest, self._ending) if digest else ""
         )
         self._digest = digest
+        looked_at = (digest, str(table.schema()), str(table.partitions()))
+        if looked_at != self._looked_at:
+            self._looked_at, self.impossible = looked_at, {}
         return self.decoder_of(followed, table)
 
     def decoder_of(self, followed: str, table: IcebergTable) -> RecordDecoder:
         """The decoder for a ``table`` that follows a schema, its text, empty for the declared one. Raises
         ConfigError."""
         self._schema, self._refused = self._format.table(self._spec, followed), set()
-        columns = self._format.columns(self._schema)
-        names = self._names(arrow_schema(table.schema()), columns, table.partition_names())
-        self._following = replace(self._following, names=names)
+        columns = self._format.columns(self._schema).names
+        names = names_of(arrow_schema(table.schema()), columns, self._added, table.partition_names())
+        self._following = replace(self._following, names=names, refused=dict(self.impossible))
         found = decoder_of(self._spec, self._registry, followed, self._following)
         assert found is not None
         return found
 
-    def _names(self, table: pa.Schema, columns: pa.Schema, partitions: frozenset[str]) -> Names:
-        """What no column of a further field may be called."""
-        added = frozenset(map(str.lower, self._added))
-        known = {name.lower() for name in columns.names} | added
-        earlier = {field.name.lower(): field for field in table if field.name.lower() not in known}
-        return Names(
-            COLUMN.pattern,
-            OURS,
-            ICEBERG,
-            added,
-            {name: field for name, field in earlier.items() if not name.startswith(OURS)},
-            partitions,
-        )
-
     def follow(self, writer: StreamWriter, schema_ids: frozenset[int]) -> bool:
         """Make the table follow the schemas with these ids, as far as it can: a commit to its columns.
-        Returns whether there was anything to follow. Raises SchemaNotFollowed if the stream stops at one of
-        them, what the registry's client does, and as ``WriterLease.change_schema``."""
+        Returns whether they are to be decoded again: some are followed, or refused since now. Raises
+        SchemaNotFollowed if the stream stops at one of them, what the registry's client does, and as
+        ``WriterLease.change_schema``."""
         assert self._schema is not None
-        schema, followed = self._schema, list[int]()
+        schema, followed, before = self._schema, list[int](), {*self.impossible}
         for schema_id in sorted(schema_ids - self._refused):
             try:
                 version = self._registry.get(schema_id)
@@ -106,24 +99,27 @@ class Follower:
                 log.warning("schema not followed yet table=%s: %s", self._spec.table, error)
                 continue
             found = self._format.merged(self._following, schema, version)
-            reason = found.reason
+            reason, fix = found.reason, found.fix
             if found.is_new:
                 # It may become one of the topic's: not refused for good.
                 name = self._format.name(schema)
-                reason = self._following.why_foreign(self._registry, schema_id, name)
+                reason, fix = self._following.why_foreign(self._registry, schema_id, name), Fix.FOREIGN
+                if not reason and (why := writer.table.refusal(self._format.columns(found.schema))):
+                    reason, fix = f"Iceberg refuses its columns: {why}", Fix.NAME
+                    self.impossible[schema_id] = f"{reason}. Fix: {fix}"
             if reason and self._stops:
                 what = "Avro schema" if self._spec.follows_fingerprints else "schema id"
                 raise SchemaNotFollowed(
                     f"{self._spec.table}: {what} {self._name(schema_id)} cannot be followed: "
-                    f"{reason}; nothing of the batch is published. Fix: set [records] on_incompatible "
-                    '= "quarantine" and restart the consumer, or name a new table'
+                    f"{reason}; nothing of the batch is published. Fix: {fix}; or set [records] "
+                    'on_incompatible = "quarantine" and restart the consumer'
                 )
-            if found.conflicts:
+            if found.conflicts or schema_id in self.impossible:
                 self._refused.add(schema_id)
             elif found.is_new and not reason:
                 schema, followed = found.schema, [*followed, schema_id]
         if not followed:
-            return False
+            return self.impossible.keys() != before
         # A fingerprint is no id that a registry could name a version of.
         digest = self._commit(writer, schema, [] if self._spec.follows_fingerprints else followed)
         ids = ",".join(map(self._name, followed))

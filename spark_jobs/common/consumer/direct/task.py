@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from functools import cache
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field, fields, replace
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -47,6 +48,21 @@ class Job:
     table: Layout
     quarantine: Layout
     decoder: RecordDecoder | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        given = {one.name: getattr(self, one.name) for one in fields(self)}
+        return _job, (given | {"decoder": pickle.dumps(self.decoder)},)
+
+
+def _job(given: Mapping[str, Any]) -> Job:
+    return Job(**{**given, "decoder": _decoder(given["decoder"])})
+
+
+@lru_cache(maxsize=1)
+def _decoder(pickled: bytes) -> Any:
+    """One in each process, as long as a stream's tasks have the same: what it has made of the schemas that
+    records name is there for the next task, and so are its bounds."""
+    return pickle.loads(pickled)  # noqa: S301  (the driver's own)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ were.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.core.schema_versions.followed import AVRO, PROPERTY, address
@@ -28,11 +28,9 @@ def digest_of(properties: Mapping[str, str]) -> str:
 
 
 def keep(client: S3Client, location: str, text: str, ending: str = AVRO) -> str:
-    """Write the document, unless it is there; return its digest. ``ending``: AVRO or PROTOBUF. Raises as
-    :func:`documents.keep`."""
-    digest = hashlib.sha256(text.encode()).hexdigest()
-    documents.keep(client, address(location, digest, ending), digest, text)
-    return digest
+    """Write the document, unless it is there since lately; return its digest. ``ending``: AVRO or PROTOBUF.
+    Raises as :func:`documents.keep`."""
+    return documents.keep(client, partial(address, location, ending=ending), text)
 
 
 def read(client: S3Client, location: str, digest: str, ending: str = AVRO) -> str:

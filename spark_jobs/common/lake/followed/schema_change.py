@@ -7,10 +7,15 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import IllegalArgumentException
 
+from sluice.core.messages import MAX_CHARACTERS, quoted
 from sluice.core.schema_versions.columns import PROPERTY as COLUMNS
 from sluice.core.schema_versions.columns import Came, with_fields
 from spark_jobs.common.lake.data_files.schema import iceberg_type
+
+_REFUSED = "org.apache.iceberg.exceptions.ValidationException"
 
 
 def with_columns(
@@ -23,16 +28,42 @@ def with_columns(
     types become wider; ``came``: when and for which schemas, which a property keeps. Raises Java's error for
     a type that Iceberg does not widen.
     """
+    builder, changed = _changed(jvm, table, base, columns)
+    new = range(base.lastColumnId() + 1, changed.highestFieldId() + 1)
+    known = with_fields(base.properties().get(COLUMNS) or "", new, came)
+    builder.setProperties(java_map(jvm, {**properties, COLUMNS: known}))
+    return builder.build()
+
+
+def refusal(jvm: Any, table: Any, base: Any, columns: pa.Schema) -> str:
+    """What Iceberg says if it refuses these columns, in :func:`with_columns`; empty if it does not. Raises
+    Java's errors that are not about columns."""
+    try:
+        _changed(jvm, table, base, columns)
+    # As Iceberg refuses names, types and whatever else a table has of its columns.
+    except IllegalArgumentException as error:
+        return _sentence(str(error))
+    except Py4JJavaError as error:
+        if error.java_exception.getClass().getName() != _REFUSED:
+            raise
+        return _sentence(str(error.java_exception.getMessage()))
+    return ""
+
+
+def _sentence(text: str) -> str:
+    return quoted(" ".join(text.split()), MAX_CHARACTERS)
+
+
+def _changed(jvm: Any, table: Any, base: Any, columns: pa.Schema) -> tuple[Any, Any]:
+    """A builder of ``base`` with these columns, and Iceberg's schema of all."""
     numbers = iter(range(1, 1 << 31))
     wanted = {"schema-id": 0, **iceberg_type(pa.struct(list(columns)), numbers)}
     schema = jvm.org.apache.iceberg.SchemaParser.fromJson(json.dumps(wanted))
     changed = table.updateSchema().unionByNameWith(schema).apply()
     builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(base)
+    # Not built: what that refuses, as a clock that was set back, is not about columns.
     builder.setCurrentSchema(changed, max(base.lastColumnId(), changed.highestFieldId()))
-    new = range(base.lastColumnId() + 1, changed.highestFieldId() + 1)
-    known = with_fields(base.properties().get(COLUMNS) or "", new, came)
-    builder.setProperties(java_map(jvm, {**properties, COLUMNS: known}))
-    return builder.build()
+    return builder, changed
 
 
 def remove_schemas(jvm: Any, builder: Any, base: Any, expired: Any, kept: Collection[int]) -> None:

@@ -7,6 +7,8 @@ the next one has its ids too.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.core.schema_versions.offsets import Document, SchemaOffsets, address
@@ -21,8 +23,7 @@ def moved(client: S3Client, location: str, offsets: SchemaOffsets) -> SchemaOffs
     LakeFileMissing if that of the earlier ones is gone or another one, or if the new one's name is taken by
     another, and botocore's errors."""
     found, text = offsets.moved(_ids(client, location, offsets.document))
-    documents.keep(client, address(location, found.document), found.document, text)
-    return found
+    return replace(found, document=documents.keep(client, partial(address, location), text))
 
 
 def _ids(client: S3Client, location: str, digest: str) -> Document:

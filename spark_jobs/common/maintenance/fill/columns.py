@@ -68,7 +68,8 @@ def fill(
     """Stage the files that have a row at ``offsets`` to fill, with all of their rows. Raises ChangeRefused if
     the table does not have all columns yet, RowsDiffer if what was written is not each row once and the same
     but for what was filled."""
-    candidates = staged.candidates(offsets)
+    # Offsets of files with further fields may lie between those of files without any.
+    candidates = staged.candidates(offsets, not_null=unknown)
     if not candidates:
         return FilledFiles()
     found = staged.rows([one.handle for one in candidates])

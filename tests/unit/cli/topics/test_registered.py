@@ -78,6 +78,7 @@ def test_a_subject_by_the_records_name(server: RegistryServer) -> None:
 
 def test_without_a_subject_the_highest_id_of_the_sample_counts(server: RegistryServer) -> None:
     missing(server, "orders-value", "shop.Order", "orders-shop.Order")
+    server.answers["/schemas/ids/2/versions"] = Answer([])
     # The newest is of the fewest records.
     values = [encoded(SCHEMAS, 1, {"id": 7})] * 3 + [encoded(SCHEMAS, 2, {"id": 8, "note": None})]
     found = look(server, values[::-1])
@@ -85,6 +86,22 @@ def test_without_a_subject_the_highest_id_of_the_sample_counts(server: RegistryS
     found = look(server, [*values, *[values[-1]] * 5])
     assert json.loads(found.guess.schema) == SECOND
     assert "no usual subject" in found.seen[0]
+
+
+def test_the_only_subject_of_another_topic_is_that_of_a_mirror(server: RegistryServer) -> None:
+    missing(server, "orders-value", "shop.Order", "orders-shop.Order")
+    versions(server, "eu-value", 1, 2)
+    found = [{"subject": "eu-value", "version": 1}, {"subject": "eu-key", "version": 3}]
+    server.answers["/schemas/ids/1/versions"] = Answer(found)
+    mirrored = look(server, [encoded(SCHEMAS, 1, {"id": 7})])
+    assert json.loads(mirrored.guess.schema) == SECOND
+    assert mirrored.seen[0].startswith("subject eu-value, version 2 of 2")
+    assert 'subjects = ["eu-value"]' in new_stream._registry_lines(mirrored.guess)
+    # Nothing tells which one of several it is.
+    server.answers["/schemas/ids/1/versions"] = Answer([*found, {"subject": "us-value", "version": 1}])
+    of_several = look(server, [encoded(SCHEMAS, 1, {"id": 7})])
+    assert "no usual subject" in of_several.seen[0]
+    assert "subjects" not in new_stream._registry_lines(of_several.guess)
 
 
 def test_what_does_not_fit_is_a_doubt(server: RegistryServer) -> None:
@@ -155,7 +172,6 @@ def test_messages_of_protobuf(server: RegistryServer) -> None:
     ("text", "name", "said"),
     [
         ("syntax = 'x'", "a.proto", "cannot be used"),
-        (ORDER.replace("Item item", "Order item"), "shop/item.proto", "shop.Order inside of another one"),
         (
             ORDER.replace("Item item", "Item ID"),
             "shop/item.proto",
@@ -172,6 +188,7 @@ def test_messages_that_can_be_no_table_stay_bytes(
 ) -> None:
     of_protobuf(server, text, name)
     missing(server, "orders-shop.Order")
+    server.answers["/schemas/ids/5/versions"] = Answer([])
     found = look(server, [framed(5, b"\2\2\x08\7")]).guess
     assert (found.format, found.is_registered) == ("bytes", False)
     assert any(said in doubt for doubt in found.doubts), found.doubts
@@ -188,6 +205,45 @@ def test_the_written_folder_is_a_stream_of_the_message(server: RegistryServer, t
     assert spec.records is not None
     assert (spec.records.message, spec.records.registry) == ("shop.Order", True)
     assert (tmp_path / "orders" / "shop" / "item.proto").read_text() == ITEM
+
+
+NODE = {"name": "next", "type": ["null", "Order"], "default": None}
+TREE = {**FIRST, "fields": [ID, NODE]}
+
+
+def test_a_recursive_schema_is_a_stream_whose_field_is_a_text(server: RegistryServer, tmp_path: Path) -> None:
+    """And one that its declaration accepts."""
+    versions(server, "orders-value", 1, 6)
+    kind, text = avro(TREE)
+    server.answers["/schemas/ids/6"] = Answer({"schema": text, "schemaType": kind})
+    newest = {**server.answers["/subjects/orders-value/versions/latest"].body, "schema": text}
+    server.answers["/subjects/orders-value/versions/latest"] = Answer(newest)
+    value = encoded(FakeSchemas({6: avro(TREE)}), 6, {"id": 1, "next": {"id": 2, "next": None}})
+    found = look(server, [value])
+    assert found.guess.columns == {"id": "int64", "next": "string"}
+    (doubt,) = found.guess.doubts
+    assert doubt.startswith(
+        "schema id 6 is recursive: next is a shop.Order inside of another one. Such fields"
+    )
+    spec = written_stream(found, tmp_path)
+    assert (spec.schema, spec.records.recursive_fields, spec.records.follows) == ("schema.avsc", "json", True)
+
+
+def test_a_recursive_message_is_one_too(server: RegistryServer, tmp_path: Path) -> None:
+    of_protobuf(server, ORDER.replace("Item item", "Order item"))
+    found = look(server, [framed(5, b"\2\2\x08\7")])
+    assert found.guess.columns == {"id": "int64", "item": "string"}
+    assert (
+        "schema id 5 is recursive: item is a shop.Order inside of another one. Such" in found.guess.doubts[0]
+    )
+    assert written_stream(found, tmp_path).records.recursive_fields == "json"
+
+
+def written_stream(found: FoundSchemas, folder: Path) -> Any:
+    environ = {"SLUICE_STREAMS": str(folder)}
+    topic = FoundTopic("orders", 1, found.guess, found.seen, [])
+    new_stream.main("orders", "topic", folder, environ, found=topic)
+    return streams.load("orders", environ)
 
 
 def test_records_without_a_schema_ask_nothing(server: RegistryServer) -> None:

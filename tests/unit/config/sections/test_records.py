@@ -83,13 +83,30 @@ def test_formats_with_a_schema_have_its_columns_and_those_of_the_section(tmp_pat
         (
             'format = "json"\nregistry = true\non_incompatible = "stop"',
             "schema.ddl",
-            "on_incompatible 'stop' with format 'json' and registry true",
+            "on_incompatible 'stop' with format 'json': a JSON Schema is not evaluated",
+        ),
+        (
+            'format = "json"\nregistry = true\nnew_fields = "column"',
+            "schema.ddl",
+            "so a table cannot follow its versions. Fix: remove new_fields; members without a column",
         ),
         (
             'format = "protobuf"\nnew_fields = "column"',
             "schema.proto",
             "new_fields 'column' with format 'protobuf' and registry false",
         ),
+        (
+            'format = "json"\nregistry = true\nsubjects = ["a-value"]',
+            "schema.ddl",
+            "subjects with format 'json' and registry true",
+        ),
+        (
+            'format = "avro"\nsubjects = ["a-value"]',
+            "schema.avsc",
+            "subjects with format 'avro' and registry false",
+        ),
+        ('format = "avro"\nregistry = true\nsubjects = ["a", "a"]', "schema.avsc", "is there twice"),
+        ('format = "avro"\nregistry = true\nsubjects = [" "]', "schema.avsc", "one has no name"),
         ("registry = true", "schema.avsc", "key 'format' is missing"),
     ],
 )

@@ -9,7 +9,7 @@ from typing import Any
 import fastavro
 import pytest
 
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.registry.avro_references import MAX_TYPES, self_contained
 from sluice.core.registry.errors import RefusedSchema
 from sluice.core.registry.json_text import MAX_NESTING

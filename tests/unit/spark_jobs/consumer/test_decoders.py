@@ -18,7 +18,7 @@ from sluice.config.platform import Platform
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.config.stream_columns import declared_types
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import OwnRecords, RecordDecoder
 from sluice.core.decoding.registered.fingerprints import id_of

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
 from sluice.clients.registry.kept import RegistryChanged
 from sluice.clients.registry.objects import SchemaObjects
+from sluice.config.reading.protoc import compiled
 from sluice.config.sections.records.declaration import Records
-from sluice.core.registry.schemas import AVRO, JSON, Bundle, Definition, document
+from sluice.core.registry.schemas import AVRO, JSON, PROTOBUF, Bundle, Definition, document
 from spark_jobs.common.kafka import fingerprints
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
@@ -55,10 +58,11 @@ def keep(memory: MemoryS3, *schemas: tuple[str, str]) -> SchemaObjects:
 def spec(folder: Path, records: Records | None, **more: Any) -> Any:
     (folder / "schema.avsc").write_text(TABLE)
     given = {"name": "t", "table": "raw.t", "schema": "schema.avsc", "schema_file": folder / "schema.avsc"}
+    kinds = {"is_avro": True, "is_protobuf": False, "is_ddl": False}
     return SimpleNamespace(
         folder=folder,
         records=records,
-        **{**given, "is_avro": True, "is_ddl": False, "follows_fingerprints": False, **more},
+        **{**given, **kinds, "follows_fingerprints": False, **more},
     )
 
 
@@ -123,6 +127,53 @@ def test_json_is_read_by_the_columns(tmp_path: Path) -> None:
     assert filler.fill(ROW, TEXT).values == {"new": 0.1}
 
 
-@pytest.mark.parametrize("records", [None, Records("avro", unknown_fields=""), Records("protobuf")])
+def message(*fields: str) -> str:
+    numbered = " ".join(f"{field} = {number};" for number, field in enumerate(fields, 1))
+    return f'syntax = "proto3"; package shop; message Other {{ int32 x = 1; }} message Order {{ {numbered} }}'
+
+
+def of_protobuf(folder: Path, **records: Any) -> Any:
+    (folder / "schema.proto").write_text(message("int32 id", "double new"))
+    own = Records("protobuf", message="shop.Order", **records)
+    file = folder / "schema.proto"
+    return spec(folder, own, is_avro=False, is_protobuf=True, schema="schema.proto", schema_file=file)
+
+
+def test_messages_are_read_by_all_schemas_that_are_kept_and_have_the_message(
+    tmp_path: Path, memory: MemoryS3
+) -> None:
+    wide, narrow = message("int32 id", "double new"), message("int32 id", "float new")
+    others = ['syntax = "proto3"; message Order { float new = 2; }', "no schema of an Order"]
+    store = keep(
+        memory, (PROTOBUF, wide), (PROTOBUF, wide), *[(PROTOBUF, one) for one in others], (AVRO, TABLE)
+    )
+    assert len(fillers.kept_messages(store, str, "shop.Order")) == 1
+    own = of_protobuf(tmp_path, registry=True)
+    filler = fillers.filler_of(own, PLATFORM, "")
+    assert filler is not None
+    assert filler.fill(ROW, TEXT).values == {"new": 0.1}
+    # What a schema of the registry lacks is known by its number, and is no field of the record.
+    assert filler.fill(ROW, '{"2":{"fixed64":0}}').values == {}
+    # As Confluent's serializer of Python registers it.
+    descriptor = base64.b64encode(_descriptor(narrow)).decode()
+    keep(memory, (PROTOBUF, wide), *[(PROTOBUF, one) for one in (wide, *others, wide, descriptor)])
+    filler = fillers.filler_of(own, PLATFORM, "")
+    assert filler is not None
+    assert filler.fill(ROW, TEXT).left == TEXT
+
+
+def _descriptor(text: str) -> bytes:
+    (found,) = FileDescriptorSet.FromString(compiled({"a.proto": text}, "a.proto")).file
+    return found.SerializeToString()
+
+
+def test_messages_without_a_registry_are_read_by_their_numbers(tmp_path: Path) -> None:
+    filler = fillers.filler_of(of_protobuf(tmp_path), PLATFORM, "")
+    assert filler is not None
+    found = filler.fill(ROW, '{"2":{"fixed64":4602678819172646912},"3":{"varint":1}}')
+    assert (found.values, found.left) == ({"new": 0.5}, '{"3":{"varint":1}}')
+
+
+@pytest.mark.parametrize("records", [None, Records("avro", unknown_fields="")])
 def test_of_other_streams_nothing_is_filled(tmp_path: Path, records: Records | None) -> None:
     assert fillers.filler_of(spec(tmp_path, records), PLATFORM, "") is None

@@ -421,6 +421,13 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         r"90 of the last 100 records \(90.0 %\) .*percent is 5; newest: here: bad. Fix: .*no record waits",
         True,
     ),
+    "rejecting: a reason that says what to do": (
+        [sample(0, 100, rejecting(90, newest_malformed="here: bad. Fix: this"))],
+        EMPTY,
+        V.REJECTING,
+        "newest: here: bad. Fix: this; or correct what sends them",
+        True,
+    ),
     "rejecting: more waits, and it makes progress": (
         [sample(10, 300, main(100)), sample(0, 400, rejecting(100))],
         EMPTY,

@@ -71,10 +71,17 @@ class VerifyTableOperator(ReconciliationOperator):
 
 
 class CheckFilesOperator(ReconciliationOperator):
-    """Check that each data file since the last run that passed is in the bucket as it was written."""
+    """Check that each data file since the last run that passed is in the bucket as it was written, and each
+    document that a table names."""
 
-    does = "checks that the data files since the last run that passed are stored as they were written"
-    fails_if = "a data file is missing, has another size than its manifest says, or was overwritten"
+    does = (
+        "checks that the data files since the last run that passed, and the documents that the table names, "
+        "are stored as they were written"
+    )
+    fails_if = (
+        "a data file is missing, has another size than its manifest says, or was overwritten; a document is "
+        "missing, or has other content"
+    )
 
     def work(self, context: Context) -> dict[str, Any]:
         is_full = bool(context["params"].get("full"))

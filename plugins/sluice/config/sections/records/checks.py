@@ -66,6 +66,7 @@ def check(records: Records, schema: str, where: str) -> None:
             f"{where}: [records] registry with format {records.format!r}: its values have no schema. Fix: "
             "remove registry"
         )
+    _check_subjects(records, where)
     if records.key in _REGISTERED and not records.registry:
         raise ConfigError(
             f"{where}: [records] key {records.key!r} without registry: a key's schema is one of "
@@ -80,6 +81,12 @@ def check(records: Records, schema: str, where: str) -> None:
         )
     named = {"new_fields": records.follows, "on_incompatible": records.stops}
     for key in (key for key, is_set in named.items() if is_set):
+        if records.format == Format.JSON and records.registry:
+            raise ConfigError(
+                f"{where}: [records] {key} {getattr(records, key)!r} with format 'json': a JSON Schema is "
+                f"not evaluated, so a table cannot follow its versions. Fix: remove {key}; members without a "
+                "column are kept in unknown_fields, until a column in schema.ddl has them"
+            )
         if records.format not in _REGISTERED or not (records.registry or _follows_files(records)):
             raise ConfigError(
                 f"{where}: [records] {key} {getattr(records, key)!r} with format {records.format!r} and "
@@ -88,6 +95,24 @@ def check(records: Records, schema: str, where: str) -> None:
                 'registry = true, or avro with new_fields = "column"'
             )
     _check_names(records, where)
+
+
+def _check_subjects(records: Records, where: str) -> None:
+    if not records.subjects:
+        return
+    if records.format not in _REGISTERED or not records.registry:
+        raise ConfigError(
+            f"{where}: [records] subjects with format {records.format!r} and registry "
+            f"{str(records.registry).lower()}: only Avro's and Protobuf's records of a registry have some. "
+            "Fix: remove subjects"
+        )
+    # Steps of a path are no names.
+    wrong = [one for one in records.subjects if not one.strip() or one in (".", "..")]
+    if wrong or len({*records.subjects}) < len(records.subjects):
+        raise ConfigError(
+            f"{where}: [records] subjects {shown(records.subjects)}: one has no name, or is there twice. "
+            "Fix: name each subject once"
+        )
 
 
 def _follows_files(records: Records) -> bool:

@@ -76,6 +76,12 @@ class Records:
         "values of `avro`, `json` and `protobuf` begin with Confluent's wire format: a schema id of the "
         "platform file's registry",
     ] = False
+    subjects: Annotated[
+        list[str],
+        "the subjects whose versions the records have, of `avro` and `protobuf` with `registry`, as "
+        '`["orders-value"]` of a [mirrored topic](schema-changes.md#schemas-of-another-topic); empty: those '
+        "of the topic itself",
+    ] = field(default_factory=list)
     key: Annotated[
         str,
         "format of keys that are kept: `text`, `bytes`, `json`, `avro` and `protobuf` (with `registry`); "

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sluice.core.decoding.avro.accepted import Accepted, bodies, texts
-from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, without_times, written
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import Schema, arrow_type, without_times
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.texts import quoted

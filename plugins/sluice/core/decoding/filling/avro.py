@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
+from sluice.core.decoding.avro.parsing import parsed
+from sluice.core.decoding.avro.parsing import written as writers_schema
 from sluice.core.decoding.avro.reference.resolution import Unresolvable, resolver
-from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type, parsed
-from sluice.core.decoding.avro.types import written as writers_schema
+from sluice.core.decoding.avro.types import Type, UnsupportedSchema, arrow_type
 from sluice.core.decoding.avro.unknown.json_values import joined
 from sluice.core.decoding.filling.batches import Filled
+from sluice.core.decoding.filling.deciding import NO_COLUMN, NO_SCHEMA, only_one
 from sluice.core.decoding.filling.from_json import NotWritten, Undecided, read, written
 from sluice.core.decoding.filling.merging import Merging, Outcome, Pair
-
-NO_SCHEMA = "no known schema of the records has it, with the other fields of its row"
-OTHER_TYPES = "schemas of the records have it with other types, and its text is of several"
-NO_TYPE = "its text is of no type that it has in a known schema of the records"
-NO_COLUMN = "a known schema of the records has it without a column"
 
 
 class AvroFiller:
@@ -27,15 +25,19 @@ class AvroFiller:
     def __init__(self, writers: Iterable[str], reader: str) -> None:
         """``writers``: the schemas that its records may be written with; ``reader``: the table's, each as
         JSON text. Raises UnsupportedSchema for a ``reader`` that no table can have. Writers' schemas that
-        cannot be read as the table's wrote no row of it."""
+        cannot be read as the table's wrote no row of it, but for those with its name: their rows may be of
+        before the column that they do not fit."""
         self._reader, self._merging = parsed(reader).record, Merging()
-        found = {
-            text: one
-            for text in writers
-            if (one := _record(text)) is not None and _is_read(one, self._reader)
-        }
-        # A registry may have many more than those.
-        self._given, self._writers = (tuple(found), reader), [*found.values()]
+        found, self._writers, self._unread = list[str](), list[Type](), list[Type]()
+        for text in dict.fromkeys(writers):
+            if (one := _record(text)) is None:
+                continue
+            is_read = _is_read(one, self._reader)
+            # A registry may have many more than those.
+            if is_read or one.name == self._reader.name:
+                found.append(text)
+                (self._writers if is_read else self._unread).append(one)
+        self._given = tuple(found), reader
         # By the names of a text: name -> how its value may be read; None if no schema has all of them.
         self._known: dict[tuple[str, ...], Mapping[str, Sequence[Pair]] | None] = {}
         self._names = {name for one in self._reader.fields for name in (one.name, *one.aliases)}
@@ -78,6 +80,7 @@ class AvroFiller:
     def _pairs(self, names: tuple[str, ...]) -> Mapping[str, Sequence[Pair]] | None:
         if names not in self._known:
             writers = [one for one in self._writers if all(name in one.by_name for name in names)]
+            writers += [one for one in self._unread if self._wrote(one, names)]
             found = {
                 name: _distinct(self._merging.pair(one, self._reader, name) for one in writers)
                 for name in names
@@ -85,11 +88,20 @@ class AvroFiller:
             self._known[names] = found if writers else None
         return self._known[names]
 
+    def _wrote(self, writer: Type, names: tuple[str, ...]) -> bool:
+        """Whether the table could have rows of a ``writer`` while it had no columns of these names, or not
+        all of their parts."""
+        if not all(name in writer.by_name for name in names):
+            return False
+        had = [one for one in self._reader.fields if not {one.name, *one.aliases} & {*names}]
+        other = [one for one in writer.fields if one.name not in names]
+        return _is_read(replace(writer, fields=tuple(other)), replace(self._reader, fields=tuple(had)))
+
     def _member(
         self, name: str, value: Any, row: Mapping[str, Any], pairs: Sequence[Pair]
     ) -> tuple[str, Outcome]:
         """The column of a member, and what all schemas that may have it make of it."""
-        found, reasons = dict[str, tuple[str, Outcome]](), list[str]()
+        found, reasons = list[tuple[str, Outcome]](), list[str]()
         for pair in pairs:
             if pair.reader is None:
                 reasons.append(NO_COLUMN)
@@ -101,12 +113,8 @@ class AvroFiller:
             except (Undecided, Unresolvable) as error:
                 reasons.append(str(error))
                 continue
-            found[repr((pair.reader.name, of))] = pair.reader.name, of
-        if len(found) == 1 and not reasons:
-            (outcome,) = found.values()
-            return outcome
-        reason = reasons[0] if reasons else OTHER_TYPES if found else NO_TYPE
-        return "", Outcome(None, written(value), kept=[(name, reason)])
+            found.append((pair.reader.name, of))
+        return only_one(name, value, found, reasons)
 
 
 def _record(text: str) -> Type | None:

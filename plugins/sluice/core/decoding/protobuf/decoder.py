@@ -30,7 +30,7 @@ class TableMessage:
         """``name``: the message's full name, the first one's if it is empty; ``as_text``,
         ``recursive_as_text``, ``by_number``: as ``type_of`` has them; ``followed``: the type of the table's
         row, None if it is the message's. Raises UnsupportedMessage."""
-        self.name, self.as_text = name or schema.first, frozenset(as_text)
+        self.schema, self.name, self.as_text = schema, name or schema.first, frozenset(as_text)
         self.recursive_as_text = recursive_as_text
         self.descriptor = schema.message(self.name)
         self.type = (

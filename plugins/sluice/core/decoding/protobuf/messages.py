@@ -47,7 +47,8 @@ def fields_of(message: AnyMessage) -> dict[int, Any]:
     """Number -> the value, of each field that is set: a repeated one as a sequence, a map as a mapping."""
     if isinstance(message, ReadMessage):
         return message.fields
-    return {found.number: value for found, value in message.ListFields()}
+    # By its class: a field may have the name of a method.
+    return {found.number: value for found, value in type(message).ListFields(message)}
 
 
 def sorted_keys(values: Mapping[Any, Any]) -> list[Any]:
@@ -61,7 +62,7 @@ def unknown_of(message: AnyMessage) -> list[UnknownField]:
         return message.unknown
     found = list(_unknown(UnknownFieldSet(message)))
     if found:
-        fields = message.DESCRIPTOR.fields_by_number
+        fields = type(message).DESCRIPTOR.fields_by_number
         # The library takes the number 0 in a message without fields, and there only.
         if any(
             not one.number or (one.wire_type == BYTES and _is_map(fields.get(one.number))) for one in found

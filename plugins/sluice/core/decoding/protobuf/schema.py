@@ -107,8 +107,18 @@ class ProtobufSchema:
         does not, as its texts have them. A message behind a map, inside of the same other message, so has two
         places, and a place may be two messages'.
         """
-        found = (_name_at(self._root.message_type, indexes, is_counted) for is_counted in (False, True))
-        return [self._prefix + name for name in dict.fromkeys(found) if name is not None]
+        return self._places.get(tuple(indexes), [])
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, ...], list[str]]:
+        """The names at all places: garbage names one after the other."""
+        found: dict[tuple[int, ...], list[str]] = {}
+        for with_entries in (False, True):
+            for place, name in _named_places(self._root.message_type, (), self._prefix, with_entries):
+                names = found.setdefault(place, [])
+                if name not in names:
+                    names.append(name)
+        return found
 
     @property
     def _prefix(self) -> str:
@@ -123,15 +133,16 @@ def _names(message: DescriptorProto, prefix: str) -> Iterator[str]:
         yield from _names(inner, f"{prefix}{message.name}.")
 
 
-def _name_at(messages: Iterable[DescriptorProto], indexes: Sequence[int], with_entries: bool) -> str | None:
-    names = []
-    for index in indexes:
-        counted = [one for one in messages if with_entries or not one.options.map_entry]
-        if index >= len(counted) or counted[index].options.map_entry:
-            return None
-        names.append(counted[index].name)
-        messages = counted[index].nested_type
-    return ".".join(names)
+def _named_places(
+    messages: Iterable[DescriptorProto], outer: tuple[int, ...], prefix: str, with_entries: bool
+) -> Iterator[tuple[tuple[int, ...], str]]:
+    """Each message's place and full name. ``with_entries``: those of maps count, but have no name."""
+    counted = (one for one in messages if with_entries or not one.options.map_entry)
+    for index, one in enumerate(counted):
+        if not one.options.map_entry:
+            place, name = (*outer, index), f"{prefix}{one.name}"
+            yield place, name
+            yield from _named_places(one.nested_type, place, f"{name}.", with_entries)
 
 
 def _take_out_extensions(file: FileDescriptorProto) -> None:

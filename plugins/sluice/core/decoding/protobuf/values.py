@@ -52,7 +52,7 @@ def _struct(writer: Descriptor, reader: Type, path: str) -> Convert:
             missing[field.name] = None
             continue
         inner = f"{path}.{field.name}" if path else field.name
-        convert = _field(source, field.type, inner)
+        convert = field_of(source, field.type, inner)
         found.append((field.name, source.number, _unset(source, convert), convert))
 
     def row(message: Any) -> dict[str, Any]:
@@ -73,7 +73,8 @@ def _unset(source: FieldDescriptor, convert: Convert) -> Any:
     return None if source.has_presence else convert(source.default_value)
 
 
-def _field(source: FieldDescriptor, reader: Type, path: str) -> Convert:
+def field_of(source: FieldDescriptor, reader: Type, path: str) -> Convert:
+    """From a field's value, with all of its items, to the column's. Raises as :func:`row_of`."""
     if reader.kind == "json":
         return lambda value: field_text(source, value)
     if is_map(source) or reader.kind == "map":
@@ -81,17 +82,17 @@ def _field(source: FieldDescriptor, reader: Type, path: str) -> Convert:
     if source.is_repeated or reader.kind == "list":
         if not source.is_repeated or reader.kind != "list":
             raise _conflict(source, reader, path)
-        item = _single(source, reader.inner, path)
+        item = single_of(source, reader.inner, path)
         return lambda values: [item(one) for one in values]
-    return _single(source, reader, path)
+    return single_of(source, reader, path)
 
 
 def _map(source: FieldDescriptor, reader: Type, path: str) -> Convert:
     if not is_map(source) or reader.kind != "map" or reader.key is None:
         raise _conflict(source, reader, path)
     of_key, of_item = (source.message_type.fields_by_number[number] for number in (1, 2))
-    key = _single(of_key, reader.key, f"a key of {path}")
-    item = _single(of_item, reader.inner, path)
+    key = single_of(of_key, reader.key, f"a key of {path}")
+    item = single_of(of_item, reader.inner, path)
 
     # By their keys: on the wire a map has no order.
     def entries(values: Mapping[Any, Any]) -> list[tuple[Any, Any]]:
@@ -100,7 +101,8 @@ def _map(source: FieldDescriptor, reader: Type, path: str) -> Convert:
     return entries
 
 
-def _single(source: FieldDescriptor, reader: Type, path: str) -> Convert:
+def single_of(source: FieldDescriptor, reader: Type, path: str) -> Convert:
+    """From one value of a field to one of the column's. Raises as :func:`row_of`."""
     if reader.kind == "json":
         return lambda value: single_text(source, value)
     kind = scalar_kind(source)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +14,18 @@ import pyarrow.compute as pc
 
 from sluice.core.decoding.avro.accepted import Accepted, bodies, bodies_at, texts
 from sluice.core.decoding.avro.decoder import as_column, row_type
+from sluice.core.decoding.avro.following.conflicts import Fix
+from sluice.core.decoding.avro.parsing import parsed, written
 from sluice.core.decoding.avro.reference.resolution import Unresolvable
 from sluice.core.decoding.avro.trees import form
-from sluice.core.decoding.avro.types import UnsupportedSchema, parsed, written
+from sluice.core.decoding.avro.types import UnsupportedSchema
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.registered.unfollowed import Following, Unfollowed, Version
-from sluice.core.registry.errors import RefusedSchema
+from sluice.core.registry.errors import RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import PREFIX_BYTES, framed, unframed
-from sluice.core.registry.lookups import in_turn, kept, of_id
+from sluice.core.registry.lookups import Kept, in_turn, kept
+from sluice.core.registry.preparing import MAX_SIZE, PreparationBudget
 from sluice.core.registry.schemas import AVRO, RegisteredSchema, Schemas
 from sluice.core.registry.subjects import Part
 
@@ -31,6 +36,14 @@ _NO_FIELDS = '{"type": "record", "name": "key", "fields": []}'
 # A key that is no record, as the only field of one: its bytes are the same.
 _WRAPPED = "key"
 _BEGIN, _END = len(f'{{"{_WRAPPED}":'), 1
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What is known of an id: the digest of its schema's form, or the reason why it has none."""
+
+    digest: str = ""
+    reason: str = ""
 
 
 class RegisteredAvro:
@@ -50,11 +63,14 @@ class RegisteredAvro:
         self._given = current, schemas, unknown, part, following
         self._schemas, self._unknown, self._part = schemas, unknown, part
         self._following = following
-        self._current = parsed(current)
+        self._current = following.read_as(parsed(current)) if following else parsed(current)
         self._unfollowed = Unfollowed(self._current, following, _MAX_WRITERS, _MAX_IDS) if following else None
         self._type = row_type(self._current, unknown)
-        self._writers: dict[int, Writer | str] = {}
-        self._by_form: dict[str, Writer | str] = {}
+        # The digest of each id's form, or why it has none.
+        self._ids: dict[int, _Form] = {}
+        forget = self._unfollowed.forget if self._unfollowed else None
+        self._writers = Kept[str, Writer | str](_MAX_WRITERS, MAX_SIZE, forget)
+        self._budget = PreparationBudget()
         # Why ids of the last piece had no schema: one may be registered before its sample is read.
         self._failures: dict[int, str] = {}
 
@@ -73,7 +89,7 @@ class RegisteredAvro:
         if values.null_count:
             nulls = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False))
             accepted.reasons.update(dict.fromkeys(nulls.tolist(), TOMBSTONE))
-        self._failures.clear()
+        self._next_piece()
         asked = in_turn(found.schema_ids, self._writer)
         # Many ids may have one writer; those without an id are before all.
         rising = sorted(asked)
@@ -92,14 +108,15 @@ class RegisteredAvro:
         order = np.argsort(of_rows, kind="stable")
         bounds = np.searchsorted(of_rows[order], np.arange(len(writers) + 1))
         named = {asked[schema_id]: schema_id for schema_id in reversed(rising)}
-        unfollowed: dict[Version, int] = {}
+        # An id for each version, and one more if only some of its ids are refused.
+        unfollowed: dict[tuple[Version, bool], int] = {}
         # All rows that name a version that is not followed, once one was seen that is a record of it.
         of_versions = np.zeros(len(values), np.bool_)
         for place, writer in enumerate(writers):
             rows = order[bounds[place] : bounds[place + 1]]
             version = self._unfollowed.version(named[writer]) if self._unfollowed else None
             if version and version.has_record(bodies_at(data, starts[rows], ends[rows])):
-                unfollowed.setdefault(version, named[writer])
+                unfollowed.setdefault((version, isinstance(writer, str)), named[writer])
                 of_versions[rows] = True
             accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
@@ -117,33 +134,57 @@ class RegisteredAvro:
             raise Malformed(writer)
         return as_column(writer.value(body), self._type)
 
+    def _next_piece(self) -> None:
+        self._failures.clear()
+        self._writers.next_piece()
+
     def _writer(self, schema_id: int) -> Writer | str:
         """What reads records of a schema, or the reason why they are rejected."""
-        return of_id(self._writers, schema_id, self._schemas, self._of, _MAX_IDS)
+        known = self._ids.get(schema_id)
+        if known is not None and known.reason:
+            return known.reason
+        found = self._writers.get(known.digest) if known is not None else None
+        try:
+            if found is None:
+                found = self._of(self._schemas.get(schema_id))
+        # What the registry does not have now, or what was not made ready now, it may have later.
+        except (UnknownSchema, RefusedSchema) as error:
+            return str(error)
+        return f"{self._title(schema_id)} cannot be {found}" if isinstance(found, str) else found
 
     def _of(self, schema: RegisteredSchema) -> Writer | str:
+        """As :meth:`_new_writer`. Raises RefusedSchema."""
         what = self._title(schema.id)
         if schema.type != AVRO:
-            return f"{what} is of type {schema.type}, and the stream's format is avro"
+            why = f"{what} is of type {schema.type}, and the stream's format is avro"
+            kept(self._ids, schema.id, _Form(reason=why), _MAX_IDS)
+            raise RefusedSchema(why)
         try:
             text = form(self._text(schema), aliases=self._unfollowed is not None)
         except ValueError as error:
-            return f"{what} cannot be read with the table's columns: not an Avro schema: {error}"
-        found = self._by_form.get(text)
+            return f"read with the table's columns: not an Avro schema: {error}"
+        digest = _digest(text)
+        found = self._writers.get(digest)
         if found is None:
-            found = kept(self._by_form, text, self._new_writer(text), _MAX_WRITERS)
+            made = self._budget.run(what, lambda: self._new_writer(text), len(text))
+            found = self._writers.put(digest, made, len(text))
         if self._unfollowed:
-            self._unfollowed.name(schema.id, text)
+            self._unfollowed.name(schema.id, digest)
             version = self._unfollowed.version(schema.id)
             if version is not None and version.can_follow:
                 self._check_topic(schema.id)
-        return f"{what} cannot be {found}" if isinstance(found, str) else found
+                if self._following and (refusal := self._following.refused.get(schema.id)):
+                    why = f"followed: {refusal}"
+                    kept(self._ids, schema.id, _Form(reason=f"{what} cannot be {why}"), _MAX_IDS)
+                    return why
+        kept(self._ids, schema.id, _Form(digest), _MAX_IDS)
+        return found
 
     def _check_topic(self, schema_id: int) -> None:
         """Raises RefusedSchema for one that the table would follow, and that is another topic's."""
         following, name = self._following, self._current.record.name
         if following and (why := following.why_foreign(self._schemas, schema_id, name)):
-            raise RefusedSchema(f"{self._title(schema_id)} cannot be followed: {why}")
+            raise RefusedSchema(f"{self._title(schema_id)} cannot be followed: {why}. Fix: {Fix.FOREIGN}")
 
     def _title(self, schema_id: int) -> str:
         """A schema's, in the reasons of its records."""
@@ -153,12 +194,13 @@ class RegisteredAvro:
         """Or why not, as the end of a sentence. Others make the schemas: none of them stops the stream."""
         try:
             own = written(text)
-            if self._unfollowed and (refusal := self._unfollowed.look_at(text, own)):
+            if self._unfollowed and (refusal := self._unfollowed.look_at(_digest(text), own)):
                 return f"followed: {refusal}"
             return Writer(own, self._current, self._unknown)
         except UnsupportedSchema as error:
             why = error.__cause__ if isinstance(error.__cause__, Unresolvable) else error
-            return f"read with the table's columns: {why}"
+            fix = f". Fix: {Fix.DECLARED}" if self._following and why is not error else ""
+            return f"read with the table's columns: {why}{fix}"
         except RecursionError:
             return "read: its types are nested too deeply"
         except (
@@ -174,6 +216,10 @@ class RegisteredAvro:
     def _text(self, schema: RegisteredSchema) -> str:
         """The schema of a record. Raises ValueError."""
         return schema.text
+
+
+def _digest(form: str) -> str:
+    return hashlib.sha256(form.encode(errors="surrogatepass")).hexdigest()
 
 
 class RegisteredAvroKeys(RegisteredAvro):

@@ -52,7 +52,7 @@ class FingerprintAvro(RegisteredAvro):
         accepted = Accepted(len(values), self._type)
         named = names_of(headers).fill_null(self._declared).dictionary_encode()
         names: list[bytes] = named.dictionary.to_pylist()
-        self._failures.clear()
+        self._next_piece()
         ids = [id_of(name.decode()) for name in names if _FINGERPRINT.fullmatch(name)]
         asked = in_turn(ids, self._writer)
         self._failures.update({one: found for one, found in asked.items() if isinstance(found, str)})
@@ -66,12 +66,12 @@ class FingerprintAvro(RegisteredAvro):
         order = np.argsort(places, kind="stable")
         order = order[is_value[order]]
         bounds = np.searchsorted(places[order], np.arange(len(names) + 1))
-        unfollowed: dict[Version, int] = {}
+        unfollowed: dict[tuple[Version, bool], int] = {}
         for place, (name, writer) in enumerate(zip(names, found, strict=True)):
             rows = order[bounds[place] : bounds[place + 1]]
             version = self._more(name)
             if version and version.has_record(bodies_at(data, starts[rows], ends[rows])):
-                unfollowed.setdefault(version, id_of(name.decode()))
+                unfollowed.setdefault((version, isinstance(writer, str)), id_of(name.decode()))
             accepted.decode(writer, data, rows, starts[rows], ends[rows])
         columns = pa.RecordBatch.from_arrays(accepted.array().flatten(), schema=self.schema)
         reasons = texts(accepted.reasons, len(values))

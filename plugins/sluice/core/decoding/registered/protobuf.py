@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 
 from sluice.core.decoding.arrays import is_null
-from sluice.core.decoding.avro.following.conflicts import Combined, Conflict
+from sluice.core.decoding.avro.following.conflicts import Combined, Conflict, Fix
 from sluice.core.decoding.decoder import TOMBSTONE, Decoded, Malformed, RawHeaders
 from sluice.core.decoding.protobuf.decoder import TableMessage, decoded
 from sluice.core.decoding.protobuf.following.merging import merge
@@ -24,8 +24,10 @@ from sluice.core.decoding.protobuf.schema import Compile, NotCompiled, ProtobufS
 from sluice.core.decoding.protobuf.types import Type, struct_of
 from sluice.core.decoding.protobuf.values import row_of
 from sluice.core.decoding.registered.unfollowed import Following, Version
+from sluice.core.registry.errors import NotPrepared, RefusedSchema, UnknownSchema
 from sluice.core.registry.framing import framed, unframed
-from sluice.core.registry.lookups import in_turn, kept, of_id
+from sluice.core.registry.lookups import Kept, in_turn, kept
+from sluice.core.registry.preparing import MAX_SIZE, PreparationBudget
 from sluice.core.registry.schemas import PROTOBUF, RegisteredSchema, Schemas
 from sluice.core.registry.subjects import Part
 
@@ -36,6 +38,8 @@ _ROOT = "_registered.proto"
 # What a stream declares of a part.
 _WORDS = {Part.VALUE: "format", Part.KEY: "key"}
 _NO_COLUMNS = struct_of(())
+# A schema id, and where a message stands in the schema.
+_Place = tuple[int, tuple[int, ...]]
 
 
 def schema_of(schema: RegisteredSchema, compiled: Compile) -> ProtobufSchema:
@@ -53,7 +57,8 @@ def combined(following: Following, table: TableMessage, other: Descriptor) -> Co
     try:
         row_of(other, table.type)
     except UnsupportedMessage as error:
-        return Combined(table.type, conflicts=(Conflict("the message", "its columns", str(error)),))
+        found = Conflict("the message", "its columns", str(error), Fix.DECLARED)
+        return Combined(table.type, conflicts=(found,))
     return Combined(table.type)
 
 
@@ -74,19 +79,34 @@ class _Registered(ABC):
         """``compiled``: compiles a registered schema; ``part``: of the record."""
         self.schema = schema
         self._schemas, self._compiled, self._part = schemas, compiled, part
-        self._writers: dict[int, ProtobufSchema | str] = {}
-        self._messages: dict[tuple[int, tuple[int, ...]], _Message] = {}
+        self._writers = Kept[int, ProtobufSchema | str](_MAX_WRITERS, MAX_SIZE, self._forget)
+        self._messages: dict[_Place, _Message] = {}
+        self._budget = PreparationBudget()
+        # What the ids of the last piece are, and which of its messages were not made ready: the sample of
+        # the piece is read with the same.
+        self._asked: dict[int, ProtobufSchema | str] = {}
+        self._unready: dict[_Place, str] = {}
+        # The table's message, by the ids of schemas that have it.
+        self._ready: dict[int, _Message] = {}
 
     @abstractmethod
     def _new_message(self, schema_id: int, writer: ProtobufSchema, indexes: tuple[int, ...]) -> _Message:
-        """The message at a place of a schema."""
+        """The message at a place of a schema. Raises NotPrepared."""
+
+    def _prepare(self, schema_id: int, writer: ProtobufSchema) -> None:  # noqa: B027  (keys need nothing)
+        """Make ready what is slow of a schema's messages, while it is the schema's turn."""
 
     def decode(self, values: pa.BinaryArray, headers: pa.ListArray) -> Decoded:
         """As the protocol says; raises also what ``compiled`` raises if it says nothing of a schema."""
         found = framed(values, headers, self._part)
         ids = found.ids.tolist()
         # In this order: an id that the login may not read is judged beside those that it may.
-        in_turn(found.schema_ids, self._writer)
+        self._asked.clear()
+        self._unready.clear()
+        self._writers.next_piece()
+        for schema_id in [one for one, message in self._ready.items() if message.may_change]:
+            del self._ready[schema_id]
+        self._asked = in_turn(found.schema_ids, self._writer)
         unfollowed: dict[Version, int] = {}
 
         def read(place: int, value: bytes) -> Mapping[str, Any]:
@@ -111,31 +131,55 @@ class _Registered(ABC):
 
     def _message(self, schema_id: int, body: bytes) -> tuple[_Message, int]:
         """Which message a record is, and where in its body it begins. Raises Malformed."""
-        writer = self._writer(schema_id)
+        writer = self._asked.get(schema_id) or self._writer(schema_id)
         if isinstance(writer, str):
             raise Malformed(writer)
         indexes, begin = message_indexes(body)
-        found = self._messages.get((schema_id, indexes))
+        place = schema_id, indexes
+        if (why := self._unready.get(place)) is not None:
+            raise Malformed(why)
+        found = self._messages.get(place)
         if found is None:
             # Records of garbage name as many messages as there are.
-            made = self._new_message(schema_id, writer, indexes)
+            try:
+                made = self._new_message(schema_id, writer, indexes)
+            except NotPrepared as error:
+                self._unready[place] = str(error)
+                raise Malformed(str(error)) from error
             if made.may_change:
                 return made, begin
-            found = kept(self._messages, (schema_id, indexes), made, _MAX_WRITERS)
+            found = kept(self._messages, place, made, _MAX_WRITERS)
         return found, begin
 
     def _writer(self, schema_id: int) -> ProtobufSchema | str:
         """The schema, or the reason why its records are rejected."""
-        return of_id(self._writers, schema_id, self._schemas, self._new_writer, _MAX_WRITERS)
+        found = self._writers.get(schema_id)
+        if found is not None:
+            return found
+        try:
+            schema = self._schemas.get(schema_id)
+            size = len(schema.text) + sum(len(text) for _, text in schema.imports)
+            made = self._budget.run(f"schema id {schema_id}", lambda: self._new_writer(schema), size)
+        # What the registry does not have now, or what was not made ready now, it may have later.
+        except (UnknownSchema, RefusedSchema) as error:
+            return str(error)
+        return self._writers.put(schema_id, made, 0 if isinstance(made, str) else size)
+
+    def _forget(self, schema_id: int) -> None:
+        for place in [one for one in self._messages if one[0] == schema_id]:
+            del self._messages[place]
+        self._ready.pop(schema_id, None)
 
     def _new_writer(self, schema: RegisteredSchema) -> ProtobufSchema | str:
         what = f"schema id {schema.id}"
         if schema.type != PROTOBUF:
             return f"{what} is of type {schema.type}, and the stream's {_WORDS[self._part]} is protobuf"
         try:
-            return schema_of(schema, self._compiled)
+            found = schema_of(schema, self._compiled)
         except NotCompiled as error:
             return f"{what} cannot be used: {error}"
+        self._prepare(schema.id, found)
+        return found
 
 
 class RegisteredProtobuf(_Registered):
@@ -163,21 +207,39 @@ class RegisteredProtobuf(_Registered):
             place = ", ".join(map(str, indexes))
             found = f"is a {' or a '.join(names)}" if names else f"is none of {what}: message indexes {place}"
             return _Message(f"its message {found}, and the stream's is {self._table.name}")
-        message = writer.message(self._table.name)
+        return self._ready.get(schema_id) or self._budget.run(
+            what, lambda: self._own_message(schema_id, writer)
+        )
+
+    def _prepare(self, schema_id: int, writer: ProtobufSchema) -> None:
+        if self._table.name in writer.names:
+            self._own_message(schema_id, writer)
+
+    def _own_message(self, schema_id: int, writer: ProtobufSchema) -> _Message:
+        self._ready[schema_id] = found = self._made(schema_id, writer)
+        return found
+
+    def _made(self, schema_id: int, writer: ProtobufSchema) -> _Message:
+        """The message with the table's name."""
+        what, message = f"schema id {schema_id}", writer.message(self._table.name)
         version = None
         if self._following is not None:
             after = combined(self._following, self._table, message)
             version = _version(message) if after.is_new or after.conflicts else None
             if after.conflicts and self._following.adds_columns:
-                return _Message(f"{what} cannot be followed: {after.reason}", version)
+                return _Message(f"{what} cannot be followed: {after.message}", version)
             if after.is_new and (
                 why := self._following.why_foreign(self._schemas, schema_id, self._table.name)
             ):
+                why = f"{why}. Fix: {Fix.FOREIGN}"
                 return _Message(f"{what} cannot be followed: {why}", version, may_change=True)
+            if after.is_new and (refusal := self._following.refused.get(schema_id)):
+                return _Message(f"{what} cannot be followed: {refusal}", version)
         try:
             return _Message(MessageReader(message, self._table.type, self._unknown), version)
         except UnsupportedMessage as error:
-            return _Message(f"{what} cannot be read with the table's columns: {error}", version)
+            fix = f". Fix: {Fix.DECLARED}" if version else ""
+            return _Message(f"{what} cannot be read with the table's columns: {error}{fix}", version)
 
 
 class RegisteredProtobufKeys(_Registered):
@@ -197,7 +259,10 @@ class RegisteredProtobufKeys(_Registered):
             place = f"schema id {schema_id}: message indexes {', '.join(map(str, indexes))}"
             return _Message(f"its message is {' or '.join(names) if names else 'none'} of {place}")
         try:
-            return _Message(_TextReader(writer.message(names[0]), _NO_COLUMNS, self._column))
+            return self._budget.run(
+                f"schema id {schema_id}",
+                lambda: _Message(_TextReader(writer.message(names[0]), _NO_COLUMNS, self._column)),
+            )
         except UnsupportedMessage as error:
             return _Message(f"schema id {schema_id} cannot be read: {error}")
 

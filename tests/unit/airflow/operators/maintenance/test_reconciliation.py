@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.table import Table
 
 from sluice.airflow import hook as platform_hook
 from sluice.airflow.operators.maintenance.reconciliation import (
@@ -24,6 +25,7 @@ from sluice.core.changes.plan import change_id
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Missing
 from sluice.core.findings import FindingName
+from sluice.core.schema_versions.followed import PROPERTY
 from sluice.core.tables.known_tables import CREATED_AT
 from sluice.ledger.batch_log import FOLDER
 from sluice.ledger.keys import PROOF, VERIFIED_TABLE, history_key, rewrite_key, run_key
@@ -275,6 +277,18 @@ def test_a_deleted_and_a_truncated_data_file_are_found_if_they_are_new(world: Wo
     world.data_files()[0].unlink()
     assert world.run(CheckFilesOperator)["checked"][lakes.TABLE] == 0
     assert "is missing" in world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator, full=True)
+
+
+def test_a_document_that_the_table_names_is_found_by_each_run(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.run(CheckFilesOperator)
+    table = world.lake.catalog.load_table(lakes.TABLE)
+    table.transaction().set_properties({PROPERTY: "d" * 64}).commit_transaction()
+    monkeypatch.setattr(Table, "location", lambda self: "s3://w/lake/t")
+    for _ in range(2):
+        text = world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator)
+        assert f"s3://w/lake/t/schemas/{'d' * 64}.* is missing" in text
 
 
 def test_a_file_that_is_replaced_by_an_older_version_is_found(world: World) -> None:

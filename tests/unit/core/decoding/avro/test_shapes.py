@@ -17,7 +17,8 @@ from sluice.core.decoding.avro import trees
 from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.names import definitions
-from sluice.core.decoding.avro.types import JSON, Type, UnsupportedSchema, arrow_type, parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import JSON, Type, UnsupportedSchema, arrow_type
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.registered.unfollowed import Following
 from sluice.core.registry.avro_references import self_contained

@@ -16,17 +16,11 @@ from hypothesis import strategies as st
 from sluice.core.decoding.avro.decoder import row_type
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import (
-    Schema,
-    UnsupportedSchema,
-    arrow_type,
-    parsed,
-    without_times,
-    written,
-)
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import Schema, UnsupportedSchema, arrow_type, without_times
 from sluice.core.decoding.avro.writers import Writer
 from sluice.core.decoding.decoder import Malformed
-from sluice.core.decoding.filling import avro, merging
+from sluice.core.decoding.filling import deciding, merging
 from sluice.core.decoding.filling.avro import AvroFiller
 from sluice.core.decoding.filling.batches import Filled
 from sluice.core.decoding.filling.from_json import IN_ITSELF
@@ -176,7 +170,7 @@ def check(done: dict[str, Any], expected: dict[str, Any], of: Filled) -> None:
         assert same(done, expected)
         return
     for _, reason in of.kept:
-        assert reason in (avro.OTHER_TYPES, merging.HAS_A_VALUE) or reason.startswith("it may be of"), of
+        assert reason in (deciding.OTHER_TYPES, merging.HAS_A_VALUE) or reason.startswith("it may be of"), of
     names = {path.partition(".")[0].partition("[")[0] for path, _ in of.kept}
     assert json.loads(done[KEPT]).keys() <= names
     for name in of.values.keys() - names:
@@ -192,7 +186,7 @@ def test_a_number_of_32_bits_is_told_from_one_of_64_by_the_schemas_of_the_record
     assert filled([wide], before, now, wide, of_double)[0]["new"] == 0.1
     for writer, body in ((narrow, of_float), (wide, of_double)):
         found, of = filled([narrow, wide], before, now, writer, body)
-        assert (found["new"], found[KEPT], of.kept) == (None, '{"new":0.1}', [("new", avro.OTHER_TYPES)])
+        assert (found["new"], found[KEPT], of.kept) == (None, '{"new":0.1}', [("new", deciding.OTHER_TYPES)])
     # With more digits than one of 32 bits has, or the same number in both.
     for body in (b"\2" + bytes(7) + b"\x40", b"\2\x9b\x99\x99\x99\x99\x99\xb9\x3f"):
         found, _ = filled([narrow, wide], before, now, wide, body)
@@ -236,11 +230,11 @@ def test_a_column_that_has_a_value_keeps_it_and_so_does_the_text() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        ('{"new":2147483648}', avro.NO_TYPE),
-        ('{"new":1.0}', avro.NO_TYPE),
-        ('{"new":true}', avro.NO_TYPE),
-        ('{"new":"1"}', avro.NO_TYPE),
-        ('{"new":1,"later":1}', avro.NO_SCHEMA),
+        ('{"new":2147483648}', deciding.NO_TYPE),
+        ('{"new":1.0}', deciding.NO_TYPE),
+        ('{"new":true}', deciding.NO_TYPE),
+        ('{"new":"1"}', deciding.NO_TYPE),
+        ('{"new":1,"later":1}', deciding.NO_SCHEMA),
         ('{"new":1', "not the text of further fields"),
         ("[1]", "not the text of further fields"),
     ],
@@ -251,6 +245,25 @@ def test_what_no_record_of_the_schemas_has_stays_as_it_is(text: str, reason: str
     assert (found.values, found.left, found.fields) == ({}, text, [])
     ((_, why),) = found.kept
     assert why.startswith(reason)
+
+
+def test_a_text_that_may_be_of_a_version_whose_type_no_column_has_stays() -> None:
+    """The record of the first one is no row today, and its text is one of the other's values."""
+    text, of_bytes = (
+        record({"name": "new", "type": kind})
+        for kind in ("string", {"type": "fixed", "name": "F", "size": 1})
+    )
+    before, now = (parsed(json.dumps(one)) for one in (record(), of_bytes))
+    body = b"\2\x08YQ=="
+    found, of = filled([text, of_bytes], before, now, text, body)
+    assert (found["new"], found[KEPT], of.fields) == (None, '{"new":"YQ=="}', [])
+    assert of.kept == [("new", "new is the fixed F, and was string")]
+    # Unlike a record of another name, and one that the table had another column for from its beginning.
+    others = [
+        {**text, "name": "Other"},
+        {**text, "fields": [{"name": "id", "type": "string"}, text["fields"][1]]},
+    ]
+    assert filled([*others, of_bytes], before, now, of_bytes, b"\2a")[0]["new"] == b"a"
 
 
 def test_a_field_that_was_renamed_goes_into_the_column_of_its_other_name() -> None:

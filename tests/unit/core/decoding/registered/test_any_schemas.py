@@ -169,14 +169,14 @@ def test_schemas_that_differ_in_what_no_reader_uses_cost_one(monkeypatch: pytest
         assert len(made) == 2
 
 
-def test_of_more_schemas_than_are_kept_the_oldest_go(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_more_schemas_than_are_kept_some_go(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registered_avro, "_MAX_WRITERS", 2)
     monkeypatch.setattr(registered_avro, "_MAX_IDS", 2)
     schemas = FakeSchemas({n: avro({**record(), "name": f"R{n}"}) for n in range(1, 5)})
     decoder = RegisteredAvro(json.dumps(TABLE), schemas, KEPT)
     rows = by_both(decoder, [framed(n, b"\2") for n in (1, 2, 3, 4, 1)])
     assert rows == [{"a": 1, "d": None, KEPT: None}] * 5
-    assert len(decoder._by_form) == len(decoder._writers) == 2
+    assert len(decoder._writers) == len(decoder._ids) == 2
 
 
 def test_a_schema_that_is_registered_between_decoding_and_the_sample_differs_in_nothing() -> None:

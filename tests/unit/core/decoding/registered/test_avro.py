@@ -6,6 +6,7 @@ import io
 import json
 import pickle
 from collections.abc import Sequence
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -15,6 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sluice.core.decoding.avro.following.conflicts import Fix
+from sluice.core.decoding.avro.following.written import schema_text
+from sluice.core.decoding.avro.parsing import parsed, written
 from sluice.core.decoding.by_reference import ByReference
 from sluice.core.decoding.decoder import TOMBSTONE, Decoder, Malformed
 from sluice.core.decoding.others.records import OthersRecords
@@ -314,7 +318,10 @@ def test_what_is_around_a_decoder_of_values_passes_on_which_schemas_it_names() -
 
 def test_a_schema_that_cannot_be_followed_rejects_its_records_and_is_named() -> None:
     following = RegisteredAvro(json.dumps(V1), make(), KEPT, following=Following())
-    reason = "schema id 4 cannot be followed: id: the table has long, the schema string"
+    reason = (
+        "schema id 4 cannot be followed: id: the table has long, the schema string. Fix: send the new type "
+        "under another field name, or name a new table"
+    )
     assert decoded(following, [framed(4, b"\2x")]) == [reason]
     assert unfollowed(following, framed(4, b"\2x")) == {4}
     # Without a conflict its further field would be kept elsewhere, and another case of a name is one.
@@ -322,9 +329,9 @@ def test_a_schema_that_cannot_be_followed_rejects_its_records_and_is_named() -> 
     (said,) = decoded(
         RegisteredAvro(json.dumps(V1), schemas, KEPT, following=Following()), [framed(1, b"\2\2")]
     )
-    assert (
-        said
-        == "schema id 1 cannot be followed: ID: the table has id, the schema ID, which differs in case only"
+    assert said == (
+        "schema id 1 cannot be followed: ID: the table has id, the schema ID, which differs in case only. "
+        "Fix: spell the field as its column, or give it another name"
     )
 
 
@@ -334,7 +341,112 @@ def test_a_table_whose_columns_stay_names_only_schemas_that_cannot_be_read() -> 
     assert decoded(staying, [more]) == [{"id": 1, "note": None, KEPT: '{"price":2.5}'}]
     assert unfollowed(staying, more) == set()
     assert unfollowed(staying, framed(4, b"\2x")) == {4}
-    assert "cannot be read with the table's columns" in str(decoded(staying, [framed(4, b"\2x")]))
+    (said,) = decoded(staying, [framed(4, b"\2x")])
+    assert said == (
+        "schema id 4 cannot be read with the table's columns: id is long, and was string. Fix: set "
+        'new_fields = "column" under [records], and restart the consumer, or name a new table'
+    )
+
+
+PRICE: dict[str, Any] = {"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}
+LETTERS: dict[str, Any] = {"type": "enum", "name": "E", "symbols": ["A"]}
+
+
+@pytest.mark.parametrize(
+    ("column", "sent", "path"),
+    [
+        (["null", "int"], ["null", "long"], "x"),
+        (["null", "float"], ["null", "double"], "x"),
+        (["null", "int", "string"], ["null", "int", "double"], "x"),
+        ({"type": "array", "items": ["null", "int"]}, {"type": "array", "items": ["null", "long"]}, "x[]"),
+        ({"type": "map", "values": ["null", "int"]}, {"type": "map", "values": ["null", "string"]}, "x[]"),
+        (
+            ["null", {**record(("y", ["null", "int"])), "name": "P"}],
+            ["null", {**record(("y", ["null", "long"])), "name": "P"}],
+            "x.y",
+        ),
+        (["null", LETTERS, "int"], ["null", {**LETTERS, "symbols": ["A", "B"]}, "int"], "x"),
+    ],
+)
+def test_a_version_some_of_whose_values_no_column_that_stays_can_have_is_named(
+    column: Any, sent: Any, path: str
+) -> None:
+    """As the one of which it has none: the stream may declare that it stops there."""
+    how = Following(adds_columns=False)
+    table = record(("id", "long"), ("x", column))
+    schemas = FakeSchemas({1: avro(table), 2: avro(record(("id", "long"), ("x", sent)))})
+    empty: dict[str, Any] = {"array": [], "map": {}}
+    value = {"id": 1, "x": None if isinstance(sent, list) else empty[sent["type"]]}
+    body = encoded(schemas, 2, value)
+    staying = RegisteredAvro(json.dumps(table), schemas, KEPT, following=how)
+    (row,) = decoded(staying, [body])
+    assert isinstance(row, dict), "values that fit are rows, as long as the stream does not stop"
+    assert unfollowed(staying, body) == {2}
+    (found,) = how.merged(parsed(json.dumps(table)), written(schemas.get(2).text)).conflicts
+    assert (found.path, found.fix) == (path, Fix.DECLARED)
+    assert unfollowed(staying, encoded(schemas, 1, value)) == set()
+
+
+def test_a_column_that_stays_has_null_further_symbols_and_decimals_by_their_values() -> None:
+    table = record(("d", PRICE), ("id", "long"), ("e", LETTERS), ("es", {"type": "array", "items": "E"}))
+    other = {**LETTERS, "symbols": ["A", "B"]}
+    optional = record(
+        ("d", {**PRICE, "precision": 64}),
+        ("id", ["null", "long"]),
+        ("e", ["null", other]),
+        ("es", {"type": "array", "items": ["null", "E"]}),
+    )
+    plain = record(("d", PRICE), ("id", "int"), ("e", "string"), ("es", {"type": "array", "items": "string"}))
+    schemas = FakeSchemas({1: avro(table), 2: avro(optional), 3: avro(plain)})
+    staying = RegisteredAvro(json.dumps(table), schemas, KEPT, following=Following(adds_columns=False))
+    price = Decimal("1.00")
+    sent = [
+        encoded(schemas, 1, {"d": price, "id": 1, "e": "A", "es": ["A"]}),
+        encoded(schemas, 2, {"d": price, "id": None, "e": None, "es": [None, "B"]}),
+        encoded(schemas, 2, {"d": price, "id": 2, "e": "B", "es": []}),
+        encoded(schemas, 3, {"d": price, "id": 3, "e": "none of them", "es": ["C"]}),
+    ]
+    assert decoded(staying, sent) == [
+        {"d": price, "id": 1, "e": "A", "es": ["A"], KEPT: None},
+        {"d": price, "id": None, "e": None, "es": [None, "B"], KEPT: None},
+        {"d": price, "id": 2, "e": "B", "es": [], KEPT: None},
+        {"d": price, "id": 3, "e": "none of them", "es": ["C"], KEPT: None},
+    ]
+    assert unfollowed(staying, *sent) == set()
+
+
+def test_a_decimal_of_too_many_digits_is_kept_whole_beside_the_columns_that_are_followed() -> None:
+    """Also within a further record, and one that the table has, in a list."""
+    long = {**PRICE, "precision": 60}
+    line = {**record(("sku", "string")), "name": "Line"}
+    more = {**record(("sku", "string"), ("d", long)), "name": "Line"}
+    table = record(("id", "long"), ("lines", {"type": "array", "items": line}))
+    other = record(
+        ("id", "long"),
+        ("lines", {"type": "array", "items": more}),
+        ("d", long),
+        ("r", {**record(("d", long), ("n", "int")), "name": "R"}),
+    )
+    schemas = FakeSchemas({2: avro(other)})
+    how = Following(keeps_fields=True)
+    followed = schema_text(how.merged(parsed(json.dumps(table)), written(json.dumps(other))).schema.record)
+    decoder = RegisteredAvro(followed, schemas, KEPT, following=how)
+    digits = "1" * 40
+    number, less = Decimal(f"{digits}.25"), Decimal(f"-{digits}.25")
+    body = encoded(
+        schemas,
+        2,
+        {"id": 1, "lines": [{"sku": "a", "d": number}], "d": number, "r": {"d": less, "n": 7}},
+    )
+    (row,) = decoded(decoder, [body])
+    assert isinstance(row, dict)
+    assert json.loads(row.pop(KEPT)) == {
+        "lines": [{"d": f"{digits}.25"}],
+        "d": f"{digits}.25",
+        "r": {"d": f"-{digits}.25"},
+    }
+    assert row == {"id": 1, "lines": [{"sku": "a"}], "r": {"n": 7}}
+    assert unfollowed(decoder, body) == set()
 
 
 def schemas_of(decoder: Decoder, values: Sequence[bytes | None], headers: Any = None) -> dict[int, Any]:

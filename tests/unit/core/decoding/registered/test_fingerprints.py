@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.decoder import Decoded, Malformed, RawHeaders
 from sluice.core.decoding.registered.fingerprints import FingerprintAvro, fingerprint_of, id_of
 from sluice.core.decoding.registered.unfollowed import Following
@@ -92,7 +92,7 @@ def test_each_record_is_read_with_the_schema_that_it_names() -> None:
     ]
     refused = (
         f"the Avro schema {fingerprint_of(number(OTHER))} cannot be followed: id: the table has long, the "
-        "schema string"
+        "schema string. Fix: send the new type under another field name, or name a new table"
     )
     expected = [
         {"id": 0, "tip": 0.5}, {"id": 1, "tip": None}, refused, "the record has no value (a tombstone)",

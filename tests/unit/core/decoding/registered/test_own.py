@@ -12,7 +12,7 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.types import parsed
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.decoder import Malformed
 from sluice.core.decoding.registered.own import OwnRegisteredAvro
 from sluice.core.record_batches.records import SCHEMA

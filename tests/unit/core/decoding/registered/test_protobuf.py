@@ -229,7 +229,10 @@ VERSIONS = Schemas(
         5: (f"{HEAD} message Other {{ int32 id = 1; bool new = 3; }} {BEFORE}", {}),
     }
 )
-REFUSED = "schema id 3 cannot be followed: id: the table has int32, the schema string"
+REFUSED = (
+    "schema id 3 cannot be followed: id: the table has int32, the schema string. Fix: send the new type "
+    "under another number and field name, or name a new table"
+)
 
 
 def test_a_version_that_is_more_than_the_tables_is_named_once_one_of_its_records_is_there() -> None:
@@ -266,7 +269,10 @@ def test_another_message_at_the_same_place_is_no_version() -> None:
 
 def test_a_table_whose_columns_stay_reads_by_names_and_names_versions_that_cannot_be_read() -> None:
     reader = following(BEFORE, VERSIONS, Following(adds_columns=False))
-    why = "schema id 2 cannot be read with the table's columns: id is long, and the table has int32"
+    why = (
+        "schema id 2 cannot be read with the table's columns: id is long, and the table has int32. Fix: set "
+        'new_fields = "column" under [records], and restart the consumer, or name a new table'
+    )
     assert decoded(reader, [framed(2, b"\2\2\x08\5")]) == [why]
     assert unfollowed(reader, framed(2, b"\2\2\x08\5")) == {2}
     wide = following("message Order { int64 id = 1; }", VERSIONS, Following(adds_columns=False))

@@ -13,15 +13,9 @@ import pytest
 from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.following.recursive import unrolled
+from sluice.core.decoding.avro.parsing import declared, parsed, recursion, written
 from sluice.core.decoding.avro.reference.layout import MAX_LEVELS
-from sluice.core.decoding.avro.types import (
-    UnsupportedSchema,
-    arrow_type,
-    declared,
-    parsed,
-    recursion,
-    written,
-)
+from sluice.core.decoding.avro.types import UnsupportedSchema, arrow_type
 from sluice.core.decoding.protobuf.decoder import ProtobufDecoder, TableMessage
 from sluice.core.decoding.registered.avro import RegisteredAvro, RegisteredAvroKeys
 from sluice.core.decoding.registered.unfollowed import Following

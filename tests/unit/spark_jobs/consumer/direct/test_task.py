@@ -144,3 +144,16 @@ def test_a_task_says_which_records_it_skips(monkeypatch: pytest.MonkeyPatch, s3:
     assert found.rejected.count == 0
     assert found.skipped == OffsetRanges.of({0: [(1, 4)]})
     assert pickle.loads(pickle.dumps(found)) == found  # noqa: S301  (its own)
+
+
+def test_tasks_of_a_process_share_the_decoder_until_it_is_another_one() -> None:
+    """What it has made of schemas is there for the next task: as in a worker of Spark."""
+    own = job()
+    content = pickle.dumps(own)
+    first, second = pickle.loads(content), pickle.loads(content)  # noqa: S301
+    assert first.decoder is second.decoder
+    assert first.decoder is not own.decoder
+    other = pickle.loads(pickle.dumps(replace(own, decoder=OthersRecords(NumberedDecoder(), None))))  # noqa: S301
+    assert isinstance(other.decoder, OthersRecords)
+    assert replace(other, decoder=None) == replace(own, decoder=None)
+    assert pickle.loads(pickle.dumps(replace(own, decoder=None))).decoder is None  # noqa: S301

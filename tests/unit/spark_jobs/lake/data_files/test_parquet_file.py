@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from sluice.core.schema_versions.table_columns import arrow_schema
 from spark_jobs.common.lake.data_files import parquet_file
 from spark_jobs.common.lake.data_files.parquet_file import DataFile, ParquetFile
-from spark_jobs.common.lake.data_files.schema import arrow_schema
 from tests.support.memory_s3 import MemoryS3
 
 URI = "s3://lake/raw/t/data/a=1/f.parquet"

@@ -30,8 +30,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 
+from sluice.core.schema_versions.table_columns import arrow_schema
 from spark_jobs.common.lake.data_files.schema import (
-    arrow_schema,
     column_ids,
     iceberg_type,
     leaf_ids,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
@@ -25,6 +26,7 @@ def test_each_document_has_the_ids_of_the_one_before() -> None:
     first = schema_documents.moved(s3.as_client(), LOCATION, more(SchemaOffsets(), 7))
     second = schema_documents.moved(s3.as_client(), LOCATION, more(first, 8))
     assert (first.ids, second.ids) == ({}, {})
+    s3.modified.update(dict.fromkeys(s3.objects, datetime.now(UTC)))
     # As an attempt that crashed before its commit does it again.
     assert schema_documents.moved(s3.as_client(), LOCATION, more(first, 8)) == second
     keys = {f"raw/t/schema-offsets/{one.document}.json" for one in (first, second)}

@@ -10,5 +10,7 @@ one of microseconds; what is required becomes optional. A field that is removed 
 its declaration has another default; one that is renamed, with its earlier name as an alias, goes on in its
 column. All that was read before can be read afterwards, whichever version it is written with.
 
+A table whose columns stay has no such versions; ``staying`` says which it cannot read whole.
+
 Start with ``merging``; ``conflicts`` is what it says no to, ``written`` is the text of a type. Pure.
 """

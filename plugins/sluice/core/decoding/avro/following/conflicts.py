@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Generic, TypeVar
 
 import pyarrow as pa
@@ -15,8 +16,31 @@ from sluice.core.messages import quoted
 T = TypeVar("T")
 # Columns of a table, with the fields of records in them, and how deep these are.
 MAX_COLUMNS, MAX_DEPTH = 2_000, 50
-# Characters of a type in a message: a record may have a thousand fields.
-_MAX_SHOWN = 200
+# Characters of a type in a message: a record may have a thousand fields; and of all conflicts, which leave
+# space for what to do: health cuts a reason.
+_MAX_SHOWN, _MAX_REASON = 200, 300
+# What a table has where it can have nothing.
+NO_COLUMN = "no such column"
+
+
+class Fix(StrEnum):
+    """What to do about a kind of conflict: a clause."""
+
+    TYPE = "send the new type under another field name, or name a new table"
+    MEANING = "send the numbers of another meaning under another field name, or name a new table"
+    NUMBER = "send the new type under another number and field name, or name a new table"
+    NAME = "give the field a name that the table can have"
+    CASE = "spell the field as its column, or give it another name"
+    MOVED = "give fields that are renamed new names, which no column has"
+    TWICE = "send one of the two fields, and the other one under a new name"
+    RECURSIVE = 'set recursive_fields = "json" under [records], and restart the consumer'
+    KEPT = "name a column that keeps it, unknown_fields under [records], or send it as a text"
+    AS_TEXT = "name the field, or one that it is in, in json_fields under [records]"
+    JSON = "take the path out of json_fields under [records], or name a new table"
+    BOUNDS = "send a part of it as one text of JSON, or in another topic"
+    SCHEMA = "register a schema that the table can have"
+    FOREIGN = "register it for the topic, or name its subject in subjects under [records]"
+    DECLARED = 'set new_fields = "column" under [records], and restart the consumer, or name a new table'
 
 
 @dataclass(frozen=True)
@@ -26,6 +50,7 @@ class Conflict:
     path: str
     table: str
     schema: str
+    fix: Fix
 
     def __str__(self) -> str:
         return f"{self.path}: the table has {self.table}, the schema {self.schema}"
@@ -43,7 +68,18 @@ class Combined(Generic[T]):
     @property
     def reason(self) -> str:
         """Why the schema cannot be followed; empty if it can."""
-        return "; ".join(map(str, self.conflicts))
+        text = "; ".join(map(str, self.conflicts))
+        return text if len(text) <= _MAX_REASON else f"{text[:_MAX_REASON]}…"
+
+    @property
+    def fix(self) -> str:
+        """What to do about it, each kind once; empty if there is nothing."""
+        return "; ".join(dict.fromkeys(one.fix for one in self.conflicts))
+
+    @property
+    def message(self) -> str:
+        """The reason and the fix; empty if the schema can be followed. The same for the same conflicts."""
+        return f"{self.reason}. Fix: {self.fix}" if self.conflicts else ""
 
 
 @dataclass(frozen=True)
@@ -113,15 +149,16 @@ def _described(kind: Type) -> str:
     return f"{found} ({kind.note})" if kind.note else found
 
 
-def without_column(kind: Type, path: str) -> Iterator[tuple[str, str]]:
-    """The parts of a new type that no column can have: their paths, and what they are."""
+def without_column(kind: Type, path: str) -> Iterator[Conflict]:
+    """The parts of a new type that no column can have."""
     inner = kind.optional
     if inner.kind == "null" or (inner.kind == "union" and not inner.values):
-        yield path, "a type that has null alone"
+        yield Conflict(path, NO_COLUMN, "a type that has null alone", Fix.KEPT)
     elif inner.kind == RECURSIVE:
-        yield path, f'{described(inner)} (a text with recursive_fields = "json")'
+        yield Conflict(path, NO_COLUMN, described(inner), Fix.RECURSIVE)
     elif inner.digits[0] > MAX_PRECISION:
-        yield path, f"{described(inner)}, more digits than {MAX_PRECISION}"
+        what = f"{described(inner)}, more digits than {MAX_PRECISION}"
+        yield Conflict(path, NO_COLUMN, what, Fix.KEPT)
     elif inner.kind == "record":
         for one in inner.fields:
             yield from without_column(one.type, f"{path}.{one.name}")
@@ -149,14 +186,20 @@ def beyond_bounds(kind: Type) -> Conflict | None:
     """What is too much of a table's whole schema; None if nothing is."""
     columns = sum(len(record.fields) for _, record in records(kind))
     if columns > MAX_COLUMNS:
-        return Conflict("the whole schema", f"at most {MAX_COLUMNS:,} columns", f"{columns:,} with its own")
+        return too_many(columns)
     return too_deep(kind)
+
+
+def too_many(columns: int) -> Conflict:
+    """What is too much of a whole schema that would make ``columns``."""
+    limit = f"at most {MAX_COLUMNS:,} columns"
+    return Conflict("the whole schema", limit, f"{columns:,} with its own", Fix.BOUNDS)
 
 
 def too_deep(kind: Type) -> Conflict | None:
     """As :func:`beyond_bounds`, of its levels alone: the first part that is beyond them."""
     found = _beyond(kind, "", 1)
-    return Conflict(found, f"at most {MAX_DEPTH} levels", "more of them") if found else None
+    return Conflict(found, f"at most {MAX_DEPTH} levels", "more of them", Fix.BOUNDS) if found else None
 
 
 def _beyond(kind: Type, path: str, level: int) -> str:

@@ -7,8 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from sluice.core.decoding.avro.following.conflicts import (
+    NO_COLUMN,
     Combined,
     Conflict,
+    Fix,
     Names,
     beyond_bounds,
     described,
@@ -17,8 +19,9 @@ from sluice.core.decoding.avro.following.conflicts import (
     without_column,
 )
 from sluice.core.decoding.avro.following.meanings import is_other, with_meaning
-from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text
+from sluice.core.decoding.avro.following.recursive import as_columns, is_null, is_text, with_columns
 from sluice.core.decoding.avro.following.written import optional, schema_text
+from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.decoding.avro.reference.resolution import (
     Unresolvable,
     default_of,
@@ -34,10 +37,11 @@ from sluice.core.decoding.avro.types import (
     Type,
     UnsupportedSchema,
     arrow_type,
-    parsed,
 )
 
 _WIDER = {("int", "long"), ("float", "double")}
+# Types whose column is a text, and whose values are texts.
+_TEXTS = ("enum", "string")
 
 
 class Merged(Combined[Schema]):
@@ -50,13 +54,19 @@ class Merged(Combined[Schema]):
 
 
 def merge(
-    table: Schema, other: Schema, names: Names | None = None, *, recursive_as_text: bool = False
+    table: Schema,
+    other: Schema,
+    names: Names | None = None,
+    *,
+    recursive_as_text: bool = False,
+    keeps_fields: bool = False,
 ) -> Merged:
     """The schema ``table`` with what records of ``other`` have beside and beyond it. ``names``: those that
-    columns may not have; ``recursive_as_text``: further fields that contain themselves are texts of JSON."""
+    columns may not have; ``recursive_as_text``: further fields that contain themselves are texts of JSON;
+    ``keeps_fields``: the table keeps fields for whose type there is no column elsewhere."""
     if found := too_deep(other.record):
         return Merged(table, conflicts=(found,))
-    merging = _Merging(names or Names(), recursive_as_text)
+    merging = _Merging(names or Names(), recursive_as_text, keeps_fields)
     record = merging.record(table.record, other.record, "")
     if not merging.conflicts and record == table.record:
         return Merged(table)
@@ -66,7 +76,7 @@ def merge(
         try:
             resolver(other.record, record)
         except Unresolvable as error:
-            merging.conflicts.append(Conflict(str(error), "what it had", "another type"))
+            merging.conflicts.append(Conflict(str(error), "what it had", "another type", Fix.TYPE))
     if merging.conflicts:
         return Merged(table, conflicts=tuple(merging.conflicts))
     # Read again: what is followed is what will be kept.
@@ -74,18 +84,19 @@ def merge(
         return Merged(parsed(schema_text(record)), is_new=True)
     # Records may have what no table can, and two types of a union may have become one.
     except UnsupportedSchema as error:
-        return Merged(table, conflicts=(Conflict("the whole schema", "what columns can be", str(error)),))
+        found = Conflict("the whole schema", "what columns can be", str(error), Fix.SCHEMA)
+        return Merged(table, conflicts=(found,))
 
 
 class _Merging:
     """Merges two schemas; ``conflicts``: what was found so far."""
 
-    def __init__(self, names: Names, recursive_as_text: bool) -> None:
+    def __init__(self, names: Names, recursive_as_text: bool, keeps_fields: bool) -> None:
         self.conflicts: list[Conflict] = []
-        self._names, self._recursive_as_text = names, recursive_as_text
+        self._names, self._recursive_as_text, self._keeps_fields = names, recursive_as_text, keeps_fields
 
-    def _conflict(self, path: str, table: str, schema: str) -> None:
-        self.conflicts.append(Conflict(path or "the record", table, schema))
+    def _conflict(self, path: str, table: str, schema: str, fix: Fix = Fix.TYPE) -> None:
+        self.conflicts.append(Conflict(path or "the record", table, schema, fix))
 
     def type(self, table: Type, other: Type, path: str) -> Type:
         if table == other:
@@ -112,15 +123,18 @@ class _Merging:
     def _union(self, table: Type, own: Type, other: Type, path: str) -> Type:
         """Merge unions of several types: their columns have a member for each branch, which stays there."""
         branches, others = own.values, other.values
+        # With two of them nothing tells which one a text is.
+        is_one_text = sum(one.kind in _TEXTS for one in branches) == 1
         is_same = len(branches) == len(others) and all(
-            _is_branch(one, two) for one, two in zip(branches, others, strict=True)
+            _is_branch(one, two) or (is_one_text and one.kind in _TEXTS and two.kind in _TEXTS)
+            for one, two in zip(branches, others, strict=True)
         )
         if not is_same or own.is_widened or other.is_widened:
             # Each of its branches, not one of them.
             for branch in others or (other,):
                 self._check_resolves(table, branch, path)
                 if is_other(branches or (own,), branch):
-                    self._conflict(path, described(own), described(branch))
+                    self._conflict(path, described(own), described(branch), Fix.MEANING)
             return table
         merged = iter([self.type(*two, path) for two in zip(branches, others, strict=True)])
         return replace(
@@ -130,7 +144,7 @@ class _Merging:
     def _one(self, table: Type, other: Type, path: str) -> Type:
         """Merge two types that are no unions."""
         if is_other([table], other):
-            self._conflict(path, described(table), described(other))
+            self._conflict(path, described(table), described(other), Fix.MEANING)
             return table
         table = with_meaning(table, other)
         if table.logical == other.logical == "decimal" and table.digits[1] == other.digits[1]:
@@ -156,6 +170,9 @@ class _Merging:
                 return replace(table, logical=other.logical)
         elif (table.kind, other.kind) in _WIDER and not table.logical:
             return replace(table, kind=other.kind)
+        elif (table.kind, other.kind) == ("enum", "string"):
+            # Its column was a text before.
+            return Type("string")
         self._check_resolves(table, other, path)
         return table
 
@@ -167,21 +184,25 @@ class _Merging:
 
     def record(self, table: Type, other: Type, path: str) -> Type:
         for name, column in _moved(table, other):
-            self._conflict(_at(path, name), f"{name} and {column}", f"{name} in the place of {column}")
+            moved = f"{name} in the place of {column}"
+            self._conflict(_at(path, name), f"{name} and {column}", moved, Fix.MOVED)
         sources = _sources(table, other)
         fields = [self._field(one, sources.get(one.name), path) for one in table.fields]
         taken = {one.name.lower(): one.name for one in table.fields}
         known = {source.name for source in sources.values()}
         # One column's alone: a field of the name is read into one of them.
         taken_aliases = _taken(table, other)
+        further = tuple(one for one in other.fields if one.name not in known)
         # One that has null alone has no column: nothing says what it will have.
-        for new in (one for one in other.fields if one.name not in known and not is_null(one.type)):
+        for new in with_columns(further) if self._keeps_fields else further:
+            if is_null(new.type):
+                continue
             inner = _at(path, new.name)
             if found := next((one.name for one in table.fields if new.name in one.aliases), ""):
-                self._conflict(inner, f"it as column {found}", f"a field {found} too")
+                self._conflict(inner, f"it as column {found}", f"a field {found} too", Fix.TWICE)
                 continue
             if (same := taken.get(new.name.lower())) is not None:
-                self._conflict(inner, f"{same}", f"{new.name}, which differs in case only")
+                self._conflict(inner, f"{same}", f"{new.name}, which differs in case only", Fix.CASE)
                 continue
             added = self._added(new, taken_aliases, path)
             self._check_new(added, path)
@@ -198,18 +219,18 @@ class _Merging:
     def _check_new(self, added: Field, path: str) -> None:
         inner = _at(path, added.name)
         if why := self._names.problem(added.name):
-            self._conflict(inner, "no such column", why)
+            self._conflict(inner, NO_COLUMN, why, Fix.NAME)
         if not path and (found := self._names.in_place_of(added.name, arrow_type(added.type))):
-            self._conflict(inner, found, described(added.type.optional))
-        for where, what in without_column(added.type, inner):
-            self._conflict(where, "no such column", what)
+            self._conflict(inner, found, described(added.type.optional), Fix.NAME)
+        self.conflicts += without_column(added.type, inner)
         for where, record in records(added.type, inner):
             seen: dict[str, str] = {}
             for one in record.fields:
                 if why := self._names.problem(one.name):
-                    self._conflict(_at(where, one.name), "no such column", why)
+                    self._conflict(_at(where, one.name), NO_COLUMN, why, Fix.NAME)
                 if (same := seen.setdefault(one.name.lower(), one.name)) != one.name:
-                    self._conflict(_at(where, one.name), "no such column", f"{same} too, in another case")
+                    two = f"{same} too, in another case"
+                    self._conflict(_at(where, one.name), NO_COLUMN, two, Fix.NAME)
 
     def _field(self, table: Field, source: Field | None, path: str) -> Field:
         if source is None:

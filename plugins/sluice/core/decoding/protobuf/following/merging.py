@@ -7,7 +7,15 @@ from dataclasses import replace
 
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
-from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Combined, Conflict, Names
+from sluice.core.decoding.avro.following.conflicts import (
+    MAX_COLUMNS,
+    NO_COLUMN,
+    Combined,
+    Conflict,
+    Fix,
+    Names,
+    too_many,
+)
 from sluice.core.decoding.protobuf.schema import UnsupportedMessage
 from sluice.core.decoding.protobuf.types import (
     ARROW,
@@ -51,8 +59,7 @@ def merge(
     )
     row = merging.struct(table, other, "", ())
     if not merging.conflicts and row != table and (columns := _count(row)) > MAX_COLUMNS:
-        limit = f"at most {MAX_COLUMNS:,} columns"
-        merging.conflicts.append(Conflict("the whole schema", limit, f"{columns:,} with its own"))
+        merging.conflicts.append(too_many(columns))
     if merging.conflicts:
         return Combined(table, conflicts=tuple(merging.conflicts))
     return Combined(row, is_new=row != table)
@@ -74,15 +81,16 @@ class _Merging:
             inner = _at(path, new.name)
             if (same := taken.get(new.name.lower())) is not None:
                 own = f"a column {same.name} of the field {same.number}"
-                self._conflict(inner, own, f"the field {new.number} of the name")
+                self._conflict(inner, own, f"the field {new.number} of the name", Fix.NAME)
                 continue
             try:
                 added = self._types.field(new, inner, inside)
             except UnsupportedMessage as error:
-                self._conflict(inner, "no such column", str(error))
+                what, _, _ = str(error).partition(". Fix: ")
+                self._conflict(inner, NO_COLUMN, what, Fix.AS_TEXT)
                 continue
             if not path and (own := self._names.in_place_of(new.name, added.type.arrow)):
-                self._conflict(inner, own, words(new))
+                self._conflict(inner, own, words(new), Fix.NAME)
             self._check_names(added, inner)
             taken[new.name.lower()] = added
             fields.append(added)
@@ -98,7 +106,8 @@ class _Merging:
         if table.kind == "json":
             return table
         if path in self._as_text:
-            self._conflict(path, words_of_table(table), "a text of JSON, as json_fields says")
+            said = "a text of JSON, as json_fields says"
+            self._conflict(path, words_of_table(table), said, Fix.JSON)
             return table
         if is_map(source) and table.kind == "map" and table.key is not None:
             of_key, of_item = (source.message_type.fields_by_number[number] for number in (1, 2))
@@ -125,17 +134,18 @@ class _Merging:
 
     def _check_names(self, added: Field, path: str) -> None:
         if why := self._names.problem(added.name):
-            self._conflict(path, "no such column", why)
+            self._conflict(path, NO_COLUMN, why, Fix.NAME)
         for where, struct in _structs(added.type, path):
             seen: dict[str, str] = {}
             for one in struct.fields:
                 if why := self._names.problem(one.name):
-                    self._conflict(_at(where, one.name), "no such column", why)
+                    self._conflict(_at(where, one.name), NO_COLUMN, why, Fix.NAME)
                 if (same := seen.setdefault(one.name.lower(), one.name)) != one.name:
-                    self._conflict(_at(where, one.name), "no such column", f"{same} too, in another case")
+                    two = f"{same} too, in another case"
+                    self._conflict(_at(where, one.name), NO_COLUMN, two, Fix.NAME)
 
-    def _conflict(self, path: str, table: str, schema: str) -> None:
-        self.conflicts.append(Conflict(path, table, schema))
+    def _conflict(self, path: str, table: str, schema: str, fix: Fix = Fix.NUMBER) -> None:
+        self.conflicts.append(Conflict(path, table, schema, fix))
 
 
 def _goes_on(kind: str, column: str) -> bool:

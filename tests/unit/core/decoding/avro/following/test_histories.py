@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from sluice.core.decoding.avro.decoder import as_column, row_type
 from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro.types import Schema, arrow_type, parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import Schema, arrow_type
 from sluice.core.decoding.avro.unknown.fields import UnknownFields
 from sluice.core.decoding.avro.writers import Writer
 from tests.support.schema_versions import Histories, has_all

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.core.decoding.avro.following.merging import merge
-from sluice.core.decoding.avro.types import parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
 from tests.unit.core.decoding.avro.following.test_merging import DECIMAL, MICROS, MILLIS, merged, schema
 
 

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Conflict, Names
+from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Conflict, Fix, Names
 from sluice.core.decoding.avro.following.merging import Merged, merge
-from sluice.core.decoding.avro.types import parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.writers import Writer
 
 
 def schema(*fields: tuple[Any, ...], name: str = "shop.Order") -> str:
@@ -59,6 +60,12 @@ LINE_2 = {**LINE, "fields": [*LINE["fields"], {"name": "count", "type": "int"}]}
             {"type": "array", "items": "long"},
             {"type": "array", "items": "long"},
         ),
+        # The column is a text.
+        ({"type": "enum", "name": "E", "symbols": ["A"], "default": "A"}, "string", "string"),
+        ("string", {"type": "enum", "name": "E", "symbols": ["A"]}, "string"),
+        (["null", {"type": "enum", "name": "E", "symbols": ["A"]}], "string", ["null", "string"]),
+        ([{"type": "enum", "name": "E", "symbols": ["A"]}, "int"], ["string", "int"], ["string", "int"]),
+        (["string", "int"], [{"type": "enum", "name": "E", "symbols": ["A"]}, "int"], ["string", "int"]),
         # As today: Avro's rules read them.
         ("double", "int", "double"),
         # The numbers as they were sent, and what they mean from now on.
@@ -69,6 +76,9 @@ def test_types_become_wider(table: Any, other: Any, followed: Any) -> None:
     found = merged(schema(("x", table)), schema(("x", other)))
     assert types_of(found) == {"x": followed}
     assert found.is_new == (table != followed)
+    # Earlier records, and those of the version.
+    for one in (table, other):
+        Writer(written(schema(("x", one))), found.schema)
 
 
 def test_further_fields_are_columns_at_the_end_which_may_be_null_at_any_depth() -> None:
@@ -244,6 +254,71 @@ def test_a_name_that_no_column_may_have_is_a_conflict(field: tuple[str, Any], re
     assert merged(schema(("id", "long")), schema(("id", "long"), field), NAMES).reason == reason
 
 
+@pytest.mark.parametrize(
+    ("other", "fix"),
+    [
+        ([("at", "string")], Fix.TYPE),
+        ([("at", {"type": "int", "connect.name": "io.debezium.time.Date"})], Fix.MEANING),
+        ([("_pos", "int")], Fix.NAME),
+        ([("AT", "long")], Fix.CASE),
+        ([("at", "long", 0, ["id"]), ("x", "long", 0, ["at"])], Fix.MOVED),
+        ([("x", "long"), ("id", "long")], Fix.TWICE),
+        ([("r", {**LINE, "fields": [{"name": "r", "type": ["null", "Line"]}]})], Fix.RECURSIVE),
+        ([("d", {**DECIMAL, "precision": 39})], Fix.KEPT),
+    ],
+)
+def test_each_kind_of_conflict_has_its_fix_once(other: Any, fix: Fix) -> None:
+    at = {"type": "long", "connect.name": "io.debezium.time.Timestamp"}
+    found = merged(schema(("at", at), ("id", "long", 0, ["x"])), schema(*other), NAMES)
+    assert found.message == f"{found.reason}. Fix: {fix}"
+    assert merged(schema(("id", "long")), schema(("id", "long"))).message == ""
+
+
+def test_the_fix_is_there_however_many_conflicts_there_are() -> None:
+    many = [(f"_kafka_{n}", "int") for n in range(100)]
+    found = merged(schema(("id", "long")), schema(*many, ("ID", "int")), NAMES)
+    assert len(found.conflicts) == 101
+    assert found.message.endswith(f"…. Fix: {Fix.NAME}; {Fix.CASE}")
+    assert len(found.message) < 440, "health keeps 500 characters, with the place of the record"
+
+
+def test_a_union_of_a_text_and_an_enum_is_none_of_two_texts() -> None:
+    enum = {"type": "enum", "name": "E", "symbols": ["A"]}
+    found = merged(schema(("x", [enum, "string"])), schema(("x", ["string", enum])))
+    assert (found.conflicts, found.is_new) == ((), False)
+
+
+LONG: dict[str, Any] = {**DECIMAL, "precision": 60}
+
+
+@pytest.mark.parametrize(
+    ("field", "columns"),
+    [
+        (("x", LONG), {}),
+        (("x", ["null", LONG]), {}),
+        (("x", ["string", LONG]), {}),
+        (("x", {"type": "array", "items": ["null", LONG]}), {}),
+        (("x", {"type": "map", "values": "null"}), {}),
+        (("x", {**LINE, "fields": [{"name": "d", "type": LONG}]}), {}),
+        # A field without a column, and any name that it may have.
+        (("ID", LONG), {}),
+        (("x", {**LINE, "fields": [*LINE["fields"], {"name": "d", "type": LONG}]}), {"x": ["sku"]}),
+    ],
+)
+def test_what_no_column_can_have_is_no_column_where_further_fields_are_kept(
+    field: tuple[str, Any], columns: dict[str, list[str]]
+) -> None:
+    table, other = schema(("id", "long")), schema(("id", "long"), field, ("last", "int"))
+    found = merge(parsed(table), written(other), NAMES, keeps_fields=True)
+    assert found.conflicts == ()
+    more = {one.name: one.type for one in found.schema.record.fields[1:]}
+    assert list(more) == [*columns, "last"]
+    assert {name: [*more[name].optional.by_name] for name in columns} == columns
+    assert not merge(found.schema, written(other), NAMES, keeps_fields=True).is_new
+    refused = merged(table, other, NAMES)
+    assert refused.conflicts, "there is nowhere else to keep it"
+
+
 def test_a_column_that_the_table_has_from_before_is_used_again() -> None:
     found = merged(schema(("id", "long")), schema(("old", "long")), NAMES)
     assert types_of(found)["old"] == ["null", "long"]
@@ -260,7 +335,7 @@ def test_columns_and_depth_are_bounded() -> None:
     many = [(f"f{n}", "int") for n in range(MAX_COLUMNS + 1)]
     assert merged(schema(("f0", "int")), schema(*many[:-1])).conflicts == ()
     assert merged(schema(("f0", "int")), schema(*many)).conflicts == (
-        Conflict("the whole schema", "at most 2,000 columns", "2,001 with its own"),
+        Conflict("the whole schema", "at most 2,000 columns", "2,001 with its own", Fix.BOUNDS),
     )
     deep: Any = "int"
     for _ in range(50):

@@ -15,7 +15,8 @@ from sluice.config.reading.names import COLUMN, ICEBERG, OURS
 from sluice.core.decoding.avro.following.conflicts import Names
 from sluice.core.decoding.avro.following.merging import merge
 from sluice.core.decoding.avro.following.written import schema_text
-from sluice.core.decoding.avro.types import Schema, parsed, written
+from sluice.core.decoding.avro.parsing import parsed, written
+from sluice.core.decoding.avro.types import Schema
 from sluice.core.decoding.registered.avro import RegisteredAvro
 from sluice.core.decoding.registered.unfollowed import Following
 from tests.support.registered import FakeSchemas, avro, by_both, framed
@@ -80,7 +81,7 @@ def check(table: Schema, tree: Any, number: int, body: bytes, row: Any) -> None:
         assert row.endswith(VALUES)
         return
     if isinstance(row, str):
-        assert row == f"schema id {number} cannot be followed: {found.reason}", row
+        assert row == f"schema id {number} cannot be followed: {found.message}", row
         return
     assert not found.conflicts
     assert row.pop(KEPT) is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Combined, Names
+from sluice.core.decoding.avro.following.conflicts import MAX_COLUMNS, Combined, Fix, Names
 from sluice.core.decoding.protobuf.following.merging import merge
 from sluice.core.decoding.protobuf.following.written import row_of_text, row_text
 from sluice.core.decoding.protobuf.reader import MessageReader
@@ -157,6 +157,7 @@ def test_what_no_table_can_follow_is_named_and_nothing_is_followed(text: str, re
     found = merged(text.replace("message Order {", "message Order { int32 first = 15;"))
     assert found.reason.startswith(reason) or f"; {reason}" in found.reason
     assert (found.schema, found.is_new) == (table(order(FIELDS)), False)
+    assert found.message.count("Fix: ") == 1
 
 
 def test_a_text_of_json_takes_whatever_its_field_becomes_and_a_declared_one_is_no_column() -> None:
@@ -166,7 +167,8 @@ def test_a_text_of_json_takes_whatever_its_field_becomes_and_a_declared_one_is_n
     # As the declaration may have it, of a column that is a message.
     message = proto3(order(FIELDS)).message("shop.Order")
     conflict = "item: the table has a message, the schema a text of JSON, as json_fields says"
-    assert merge(table(order(FIELDS)), message, ("item",)).reason == conflict
+    found = merge(table(order(FIELDS)), message, ("item",))
+    assert (found.reason, found.fix) == (conflict, Fix.JSON)
 
 
 def test_a_renamed_field_goes_on_in_its_column_and_is_not_unknown() -> None:
