@@ -16,10 +16,12 @@ from local.runtime.processes import LABEL
 from local.runtime.roles import CATALOG_READERS, CATALOG_USER, CATALOG_WRITERS, WAREHOUSE
 from local.services import postgres, rest_catalog
 from local.stack.stack import wait_until
+from sluice.catalog_check.promises import RACES, STEPS
+from sluice.catalog_check.trial import findings
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.s3 import S3
-from tests.services.catalog.nine_commits import CLIENT, ScratchTable, nine_commits
+from tests.services.catalog.raw_table import CLIENT, RawTable
 from tests.support.services import Services
 
 
@@ -31,17 +33,26 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 
 @pytest.fixture(scope="module")
-def table(services: Services) -> ScratchTable:
-    return ScratchTable(services.rest_catalog, services.stack.secrets["catalog_consumer"])
+def table(services: Services) -> RawTable:
+    return RawTable(services.rest_catalog, services.stack.secrets["catalog_consumer"])
 
 
-def test_it_keeps_what_each_of_the_nine_commits_relies_on(services: Services) -> None:
-    own = ScratchTable(services.rest_catalog, services.stack.secrets["catalog_producer"])
-    answers = list(nine_commits(own))
-    assert [(one.tried, one.status) for one in answers] == [(one.tried, one.expected) for one in answers]
+@pytest.mark.parametrize("kind", ["rest", "sql"])
+def test_it_keeps_what_a_writer_relies_on_and_so_does_postgresql(services: Services, kind: str) -> None:
+    on_rest, on_sql = services.on_rest("consumer"), services.stack.platform("consumer")
+    platform = {"rest": on_rest, "sql": on_sql}[kind]
+    one, other = Lake.open(platform), Lake.open(platform)
+    try:
+        one.catalog.create_namespace_if_not_exists("scratch")
+        found = list(findings(one.catalog, other.catalog, "scratch.trial", rounds=3))
+    finally:
+        one.close()
+        other.close()
+    assert [finding for finding in found if not finding.is_kept] == []
+    assert len(found) == len(STEPS) + len(RACES)
 
 
-def test_writers_change_tables_and_the_others_read(services: Services, table: ScratchTable) -> None:
+def test_writers_change_tables_and_the_others_read(services: Services, table: RawTable) -> None:
     secrets = services.stack.secrets
     for role in (*CATALOG_WRITERS, *CATALOG_READERS):
         assert table.ask("GET", table.path, token=secrets[f"catalog_{role}"])[0] == 200, role
@@ -68,12 +79,12 @@ def test_without_a_token_nothing_is_told(services: Services, path: str) -> None:
             assert answer.status_code == 401, (method, header)
 
 
-def test_a_token_is_not_exchanged_for_another(services: Services, table: ScratchTable) -> None:
+def test_a_token_is_not_exchanged_for_another(services: Services, table: RawTable) -> None:
     status, answer = table.ask("POST", "/oauth/tokens", {})
     assert (status, answer["error"]["type"]) == (404, "NoSuchEndpointException")
 
 
-def test_it_listens_on_loopback_alone(services: Services, table: ScratchTable) -> None:
+def test_it_listens_on_loopback_alone(services: Services, table: RawTable) -> None:
     listening = {
         (found.laddr.ip.removeprefix("::ffff:"), found.laddr.port)
         for process in psutil.Process(os.getpid()).children(recursive=True)
@@ -86,7 +97,7 @@ def test_it_listens_on_loopback_alone(services: Services, table: ScratchTable) -
     assert listening == {(HOST, services.stack.ports[rest_catalog.PORT])}
 
 
-def test_its_passwords_are_in_no_argument_and_no_log(services: Services, table: ScratchTable) -> None:
+def test_its_passwords_are_in_no_argument_and_no_log(services: Services, table: RawTable) -> None:
     secrets, context = services.stack.secrets, services.rest_catalog_context
     own = [value for name, value in secrets.items() if "catalog" in name]
     argv = " ".join(rest_catalog.program(context).command)
@@ -98,7 +109,7 @@ def test_its_passwords_are_in_no_argument_and_no_log(services: Services, table: 
 
 
 def test_a_stack_goes_from_one_kind_of_catalog_to_the_other_with_its_tables(
-    services: Services, table: ScratchTable
+    services: Services, table: RawTable
 ) -> None:
     name = f"{table.namespace}.t"
     for kind, platform in (
@@ -124,7 +135,7 @@ def test_a_stack_goes_from_one_kind_of_catalog_to_the_other_with_its_tables(
 
 
 def test_its_login_of_the_bucket_writes_what_a_table_is_and_reads_no_row(
-    services: Services, table: ScratchTable
+    services: Services, table: RawTable
 ) -> None:
     s3 = connect(
         S3(CATALOG_USER, services.stack.secrets["minio_catalog"], services.minio_url, path_style=True)
@@ -143,7 +154,7 @@ def test_its_login_of_the_bucket_writes_what_a_table_is_and_reads_no_row(
 
 
 def test_tables_survive_a_crash_of_the_server_and_of_its_database(
-    services: Services, table: ScratchTable
+    services: Services, table: RawTable
 ) -> None:
     before = table.load()
     services.crash(rest_catalog.NAME, 0)
