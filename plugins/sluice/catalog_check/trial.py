@@ -47,13 +47,18 @@ _REFUSALS = (CommitFailedException, BadRequestError, ValidationException, ValueE
 
 @dataclass(frozen=True)
 class Finding:
-    """A promise, what it says, what was expected of the catalog, and what was found."""
+    """What was found of one promise."""
 
     promise: str
+    """Its name, as `untouched-ref`."""
     text: str
+    """What the catalog promises."""
     expected: str
+    """The answer, the refs and the snapshots, or for two commits at once which of them."""
     found: str
+    """The same, as it was."""
     is_kept: bool
+    """Whether what was found is what was expected."""
 
 
 def findings(catalog: Catalog, other: Catalog, name: str, rounds: int = ROUNDS) -> Iterator[Finding]:

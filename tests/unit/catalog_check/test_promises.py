@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from local.base import REPO
 from sluice.catalog_check.promises import RACE_REFS, RACES, STEPS, Race, after, is_met
 
 
@@ -24,3 +25,9 @@ def test_each_of_two_commits_is_valid_and_makes_the_other_invalid(race: Race) ->
     for one, other in ((race.one, race.other), (race.other, race.one)):
         assert is_met(RACE_REFS, one)
         assert not is_met(after(RACE_REFS, one), other)
+
+
+def test_the_docs_say_each_as_the_code_does() -> None:
+    page = (REPO / "docs" / "your-own-systems.md").read_text()
+    for one in (*STEPS, *RACES):
+        assert f"| `{one.promise}` | {one.text} |" in page
