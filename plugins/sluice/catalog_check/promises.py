@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+# Another one with other promises: what was found before counts no more.
+VERSION = 1
 MAIN = "main"
 # The branches of a writer, and of the next one.
 FIRST, SECOND = "w1", "w2"

@@ -221,14 +221,13 @@ def schema(context: typer.Context, stream: Stream, json: AsJson = False) -> None
 
 def catalog_check(
     context: typer.Context,
-    namespace: Annotated[str, typer.Argument(help="Of the scratch table, as scratch; made if it is missing")],
     role: Annotated[str, typer.Option(help="Whose login is used: one that writes tables")] = "consumer",
     json: AsJson = False,
 ) -> None:
     """Try on a scratch table whether the catalog keeps what a writer relies on; exit code 1 if not."""
     from sluice.cli import catalog_check as command
 
-    raise typer.Exit(command.check_catalog(host_of(context).installation(), namespace, role, json))
+    raise typer.Exit(command.check_catalog(host_of(context).installation(), role, json))
 
 
 def new_stream(

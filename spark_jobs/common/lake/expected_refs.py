@@ -64,7 +64,7 @@ def commit(
     # PyIceberg asks a table for its name and its own token only.
     target: Any = SimpleNamespace(name=lambda: tuple(table.split(".")), config={})
     try:
-        _catalog(_properties(spark)).commit_table(target, tuple(requirements), tuple(updates))
+        catalog_of(properties_of(spark)).commit_table(target, tuple(requirements), tuple(updates))
     except CommitFailedException as error:
         raise CommitRefused(f"{table}: {error}") from error
     # Java's client does not know of it.
@@ -79,7 +79,8 @@ def _expects(ref: str, snapshot: int | None) -> dict[str, Any]:
     return {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": snapshot}
 
 
-def _properties(spark: SparkSession) -> tuple[tuple[str, str], ...]:
+def properties_of(spark: SparkSession) -> tuple[tuple[str, str], ...]:
+    """The session's properties of the catalog, for PyIceberg."""
     found = cast("Mapping[str, str]", spark.conf.getAll)
     return tuple(
         sorted((k.removeprefix(PREFIX), value) for k, value in found.items() if k.startswith(PREFIX))
@@ -87,6 +88,7 @@ def _properties(spark: SparkSession) -> tuple[tuple[str, str], ...]:
 
 
 @lru_cache(maxsize=4)
-def _catalog(properties: tuple[tuple[str, str], ...]) -> Catalog:
+def catalog_of(properties: tuple[tuple[str, str], ...]) -> Catalog:
+    """PyIceberg's connection to a REST catalog, one in a process."""
     # Both of Iceberg's clients know the properties by the same names.
     return BoundedCatalog(dict(properties))

@@ -18,7 +18,9 @@ from tests.support.raising import raising
 from tests.unit.catalog_check.broken_catalogs import RequiresNothing, opened
 
 PLATFORM = SimpleNamespace(
-    lake=SimpleNamespace(catalog=SimpleNamespace(type="sql", address="postgresql://h/d"))
+    lake=SimpleNamespace(
+        catalog=SimpleNamespace(type="sql", address="postgresql://h/d", check_namespace="scratch")
+    )
 )
 
 
@@ -47,7 +49,7 @@ def test_a_catalog_that_keeps_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lakes = on(tmp_path, monkeypatch)
-    assert catalog_check.check_catalog(installation(), "scratch", "consumer") == 0
+    assert catalog_check.check_catalog(installation(), "consumer") == 0
     *kept, last = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[:2] for line in kept] == [["kept", one.promise] for one in (*STEPS, *RACES)]
     assert last == "sql catalog postgresql://h/d keeps all 12 promises"
@@ -58,13 +60,13 @@ def test_a_broken_promise_is_named_with_what_was_expected_and_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     on(tmp_path, monkeypatch, RequiresNothing)
-    assert catalog_check.check_catalog(installation(), "scratch", "consumer") == 1
+    assert catalog_check.check_catalog(installation(), "consumer") == 1
     *_, broken, expected, found, last = capsys.readouterr().out.splitlines()
     assert broken.startswith("BROKEN: stale-publish: ")
     assert expected == "  expected: refused; refs: main at b, w1 at b; snapshots: a, b"
     assert found == "  found: accepted; refs: main at a, w1 at b; snapshots: a, b"
     assert "breaks promise stale-publish" in last
-    assert catalog_check.check_catalog(installation(), "scratch", "consumer", as_json=True) == 1
+    assert catalog_check.check_catalog(installation(), "consumer", as_json=True) == 1
     document = json.loads(capsys.readouterr().out)
     assert document["is_ok"] is False
     assert [one["promise"] for one in document["promises"] if not one["is_kept"]] == ["stale-publish"]
@@ -72,4 +74,4 @@ def test_a_broken_promise_is_named_with_what_was_expected_and_found(
 
 def test_a_stack_that_is_down_is_said() -> None:
     with raising(UsageError, "Fix: "):
-        catalog_check.check_catalog(installation(is_running=False), "scratch", "consumer")
+        catalog_check.check_catalog(installation(is_running=False), "consumer")

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.config.platform_sections import catalog
-from sluice.config.platform_sections.catalog import Catalog
+from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, Catalog
 from sluice.config.platform_sections.lake import Lake
 from sluice.config.platform_sections.s3 import S3
 from sluice.config.reading.toml import ConfigError
@@ -34,6 +34,7 @@ def test_a_rest_catalog_is_told_the_same_by_both_clients() -> None:
         "credential": "id:secret",
         "oauth2-server-uri": "https://idp.test/t",
         "scope": "a b",
+        CHECK_NAMESPACE: "sluice_check",
     }
     assert made.spark() == expected
     assert expected.items() <= made.pyiceberg(S3_KEYS).items()
@@ -72,6 +73,7 @@ SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "pa
         ({**SQL, "uri": "postgresql://h/d?sslmode=prefer"}, "no address of a database"),
         ({**SQL, "uri": "postgresql://u:hidden@h/d"}, "uri has a login in it"),
         ({**SQL, "username": ""}, "username is missing"),
+        ({**REST, "check_namespace": "a.b"}, "check_namespace is 'a.b', no name of a namespace"),
         ({**REST, "uri": "catalog.test"}, "Fix: write it with http:// or https://"),
         ({**REST, "uri": "https://u:hidden@h/d"}, "uri has a login in it"),
         ({**REST, "uri": "https://h/d?a=hidden"}, "has a query or a fragment"),

@@ -8,13 +8,16 @@ from urllib.parse import urlsplit
 
 from sluice.config import postgresql
 from sluice.config.postgresql import is_loopback
-from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.urls import VISIBLE, check_url
+from sluice.config.reading.values import shown
 
 SQL, REST = "sql", "rest"
 # For a statement in the database, which reads or swaps one pointer; and for an answer of any catalog.
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 POSTGRESQL_PORT = 5432
+# Among the properties of Iceberg's clients, which do not know it.
+CHECK_NAMESPACE = "sluice.check-namespace"
 # The keys that have a meaning, beside type and uri.
 KEYS = {
     SQL: ("username", "password", "sslmode", "sslrootcert"),
@@ -57,6 +60,12 @@ class Catalog:
         bool,
         "`rest`: true: a login is sent to another machine over `http://`, in a network that you trust",
     ] = False
+
+    check_namespace: Annotated[
+        str,
+        "namespace in which [what a catalog must keep](#what-a-catalog-must-keep) is tried and written down; "
+        "made if it is missing",
+    ] = "sluice_check"
 
     @property
     def _ssl(self) -> dict[str, str]:
@@ -115,6 +124,7 @@ class Catalog:
             "credential": self.credential,
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
+            CHECK_NAMESPACE: self.check_namespace,
         }
         return {name: value for name, value in properties.items() if value}
 
@@ -136,13 +146,18 @@ def check(catalog: Catalog, where: str) -> None:
     """Raises ConfigError naming ``where`` and the key, never a secret."""
     if catalog.type not in KEYS:
         raise ConfigError(f"{where}: type is {catalog.type!r}. Fix: use one of {', '.join(KEYS)}")
-    known = {"type", "uri", *KEYS[catalog.type]}
+    known = {"type", "uri", "check_namespace", *KEYS[catalog.type]}
     for found in fields(catalog):
         if found.name not in known and getattr(catalog, found.name):
             raise ConfigError(
                 f"{where}: {found.name} has no meaning for type {catalog.type!r}. Fix: remove it; keys are "
                 f"{', '.join(sorted(known))}"
             )
+    if not IDENTIFIER.fullmatch(catalog.check_namespace):
+        raise ConfigError(
+            f"{where}: check_namespace is {shown(catalog.check_namespace)}, no name of a namespace. "
+            f"{IDENTIFIER_FIX}"
+        )
     if "@" in catalog.uri:
         # Before any message shows it.
         raise ConfigError(f"{where}: uri has a login in it. Fix: write it as keys of its own")
