@@ -121,6 +121,8 @@ class Catalog:
             "warehouse": self.warehouse,
             "prefix": self.prefix,
             "token": self.token,
+            # Java's client would exchange it for another one after an hour.
+            "token-refresh-enabled": "false" if self.token else "",
             "credential": self.credential,
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
