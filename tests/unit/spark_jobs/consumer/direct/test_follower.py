@@ -6,6 +6,7 @@ import json
 from types import SimpleNamespace
 from typing import Any, cast
 
+from sluice.core.decoding.avro.following.conflicts import Fix
 from sluice.core.decoding.avro.parsing import parsed
 from sluice.core.registry.errors import UnknownSchema
 from spark_jobs.common.consumer.direct.follower import Follower, SchemaNotFollowed
@@ -68,7 +69,7 @@ def test_what_iceberg_refuses_is_decided_as_what_the_table_cannot_follow() -> No
     schemas.versions[7] = {"orders-value"}
     found = follower(schemas)
     assert found.follow(cast("Any", refusing), frozenset({7})), "its records are decoded again, to be refused"
-    assert found.impossible == {7: f"Iceberg refuses its columns: {WHY}"}
+    assert found.impossible == {7: f"Iceberg refuses its columns: {WHY}. Fix: {Fix.NAME}"}
     assert not found.follow(cast("Any", refusing), frozenset({7}))
     assert refusing.asked == [["id", "shard"]], "once"
     with raising(SchemaNotFollowed, "schema id 7", WHY, "Fix:"):
