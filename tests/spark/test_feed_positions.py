@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 
 from local.replay import frames
 from local.services import postgres
@@ -23,7 +23,7 @@ from spark_jobs.common.feed.records import EVENT_ID, FEED, POSITION, SEQUENCE, i
 from spark_jobs.common.kafka.offsets import Topic
 from tests.spark.test_feed import assert_exactly_once
 from tests.support.faulty_replay import FaultyReplay
-from tests.support.feeding import NAME, PARTITIONS, SPEC, TOPIC, Feeding, murmur2, wait_for
+from tests.support.feeding import NAME, PARTITIONS, TOPIC, Feeding, murmur2, wait_for
 from tests.support.services import Services
 
 # As release 0.1.0 made its table and wrote into it.
@@ -112,7 +112,7 @@ class Earlier:
             return list(cursor.fetchall())
 
 
-@pytest.mark.parametrize("was_killed", [False, True])
+@pytest.mark.parametrize("was_killed", [pytest.param(False, marks=pytest.mark.exhaustive), True])
 def test_a_position_of_release_0_1_0_goes_on_once(feed: Feed, was_killed: bool) -> None:
     total = 2_000
     with FaultyReplay(rate=0, total=total, retry_ms=100) as replay:
@@ -155,6 +155,7 @@ def test_a_producer_of_release_0_1_0_that_still_runs_is_not_joined(feed: Feed, s
         assert_exactly_once(replay, feeding.finish(feeding.start(), 100), range(100))
 
 
+@pytest.mark.exhaustive
 def test_a_row_that_a_killed_start_left_is_deleted_by_the_next(feed: Feed, services: Services) -> None:
     with FaultyReplay(rate=0, total=100, retry_ms=100) as replay:
         feeding = feed(replay.url)
@@ -217,20 +218,3 @@ def delete_positions(feeding: Feeding) -> None:
     admin, name = feeding.admin(), POSITIONS_TOPIC.name
     admin.delete_topics([name])[name].result(20)
     wait_for("the topic's end", lambda: name not in admin.list_topics(timeout=10).topics)
-
-
-def test_records_are_kept_by_another_policy(feed: Feed) -> None:
-    """Retention deletes all records, markers of transactions with them, while the producer is down."""
-    with FaultyReplay(rate=300, from_start=True, retry_ms=100) as replay:
-        feeding = feed(replay.url)
-        producer = feeding.start()
-        wait_for("records", lambda: feeding.count() > 300)
-        producer.stop()
-        before = feeding.records()
-        admin = feeding.admin()
-        ends = [TopicPartition(TOPIC, partition, -1) for partition in range(PARTITIONS)]
-        for deleted in admin.delete_records(ends).values():
-            deleted.result(20)
-        records = feeding.finish(feeding.start(), len(before) + 300)
-        assert SPEC.feed is not None
-        assert_exactly_once(replay, [*before, *records], range(len(before) + len(records)))

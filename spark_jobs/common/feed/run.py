@@ -101,6 +101,9 @@ def start(
                 log.info("position moved from PostgreSQL to Kafka")
     except EpochEnded as error:
         raise ended(error, platform.kafka, spec.name, sender.instance) from error
+    except BaseException:
+        sender.abandon()
+        raise
     log.info("started url=%s position=%s ids_known=%d", url, begin.position or LATEST, len(begin.ids))
     return producer
 

@@ -7,8 +7,7 @@ from sluice.core.error_guide.guide import ErrorGuide
 
 ERRORS = {
     ErrorCode.PROCESS_FAILED: ErrorGuide(
-        cause="An error without a code of its own: Java, Kafka, PostgreSQL, a second program that writes "
-        "to a feed's topic (end it first)",
+        cause="An error without a code of its own: Java, Kafka, PostgreSQL",
         fix="read the text and the log above it; a component is restarted, a job is retried",
     ),
     ErrorCode.FENCED: ErrorGuide(
