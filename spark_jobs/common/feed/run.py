@@ -10,6 +10,8 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
+from confluent_kafka import KafkaException
+
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.platform import Platform
@@ -178,8 +180,11 @@ class FeedProducer:
             if self._reader.failure is not None:
                 raise self._reader.failure
             return self._end()
-        except EpochEnded as error:
-            raise ended(error, self._kafka, self._spec.name, self._sender.instance) from error
+        except (EpochEnded, Undelivered) as error:
+            found = ended(error, self._kafka, self._spec.name, self._sender.instance)
+            if found is error:
+                raise
+            raise found from error
         finally:
             self._reader.end(_END_SECONDS)
             self._sender.abandon()
@@ -247,12 +252,21 @@ class FeedProducer:
         self._heartbeat.send(self._sender.saved.ends, state, detail, since)
 
 
-def ended(error: EpochEnded, kafka: Kafka, name: str, instance: str) -> Exception:
+def ended(error: EpochEnded | Undelivered, kafka: Kafka, name: str, instance: str) -> Exception:
     """Who began a new epoch: another producer than ``instance``, which saves a position at once; or Kafka
-    itself, because this process stood still within a transaction."""
-    saved = load_position(kafka, name)
+    itself, because this process stood still within a transaction. Of a producer that stood still for long its
+    own client gives up first, though another one may have started: such an error is the same otherwise."""
+    try:
+        saved = load_position(kafka, name)
+    except (KafkaException, TimeoutError) as failure:
+        if isinstance(error, EpochEnded):
+            raise
+        log.warning("position not read: %s", failure)
+        return error
     if saved is not None and saved.instance != instance:
         return Fenced(f"another producer of {name} has started, and Kafka lets it write instead ({error})")
+    if isinstance(error, Undelivered):
+        return error
     if error.seconds > TRANSACTION_SECONDS:
         return Undelivered(
             f"Kafka aborted a transaction of {name} that was open for {error.seconds:.0f} s, more than "

@@ -214,6 +214,20 @@ def test_who_ended_the_epoch(
     assert named in str(found)
 
 
+def test_a_client_that_gave_up_may_have_a_successor(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = Undelivered("Message timed out")
+    saved = SavedPosition("one", NAME, instance="own")
+    monkeypatch.setattr(run, "load_position", lambda *_: saved)
+    assert run.ended(error, KAFKA, SPEC.name, "own") is error
+    assert isinstance(run.ended(error, KAFKA, SPEC.name, "earlier"), Fenced)
+
+    def away(*_: object) -> None:
+        raise TimeoutError("no answer")
+
+    monkeypatch.setattr(run, "load_position", away)
+    assert run.ended(error, KAFKA, SPEC.name, "own") is error
+
+
 class Client:
     """A feed of EVENTS events that stays open."""
 
