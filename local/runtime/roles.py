@@ -18,7 +18,8 @@ from sluice.config.platform import ROLES
 from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
-from sluice.config.sections.topic import PROGRESS_TOPIC
+from sluice.config.sections.feed import TRANSACTIONAL_IDS
+from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC
 from sluice.core.json_record import Document
 from sluice.core.schema_versions.documents import FOLDERS as DOCUMENTS
 
@@ -94,7 +95,11 @@ def kafka_rules(
     allow("airflow", "topic", progress, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
     allow("consumer", "topic", progress, "WRITE DESCRIBE")
     allow("reader", "topic", progress, "READ DESCRIBE")
+    positions = POSITIONS_TOPIC.name
+    allow("airflow", "topic", positions, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
+    allow("producer", "topic", positions, "WRITE DESCRIBE READ")
     allow("consumer", "transactional_id", "sluice-", "WRITE DESCRIBE", prefixed=True)
+    allow("producer", "transactional_id", TRANSACTIONAL_IDS, "WRITE DESCRIBE", prefixed=True)
     for role in ("airflow", "observer"):
         allow(role, "group", "sluice-", "DESCRIBE", prefixed=True)
     allow("producer", "broker", "kafka-cluster", "IDEMPOTENT_WRITE")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -25,21 +24,19 @@ from sluice.config.platform import Platform
 from sluice.config.platform_sections import catalog as catalog_section
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.errors import Unreachable
-from spark_jobs.common.feed import lock as locks
-from spark_jobs.common.feed.lock import Lock, Lost
-from spark_jobs.common.feed.position import SavedPosition
+from spark_jobs.common.feed.former import Former
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.postgres_front import HOST, Certificates, Front, make_certificates
 from tests.support.services import Services
 
 _catalogs = count()
-SAVED = SavedPosition("id", "feed", "p", 1, 2, 1, {0: 1}, {0: 0}, 1.0)
 # The deadline that tests wait for.
 SECONDS = 2
 
 
 class Clients:
-    """One connection each, with a question; ``psycopg2`` is the feed's lock."""
+    """One connection each, with a question; ``feed`` is a feed's producer, which looks for the position of an
+    earlier release."""
 
     def __init__(self, spark: SparkSession, services: Services) -> None:
         services.postgres()
@@ -52,9 +49,10 @@ class Clients:
         catalog = replace(found.lake.catalog, uri=uri, **declared)
         return replace(found, lake=replace(found.lake, catalog=catalog))
 
-    def psycopg2(self, **lake: Any) -> Callable[[], object]:
-        lock = Lock(self.platform("producer", **lake).lake, "tried")
-        return lock.load
+    def feed(self, **lake: Any) -> Callable[[], object]:
+        former = Former(self.platform("producer", **lake), "tried")
+        former.load(0)
+        return lambda: former.load(0)
 
     def pyiceberg(self, **lake: Any) -> Callable[[], object]:
         opened = Lake.open(self.platform("consumer", **lake))
@@ -77,7 +75,7 @@ class Clients:
         return lambda: opened.execute(sa.text("select 1")).scalar()
 
 
-NAMES = ("psycopg2", "pyiceberg", "jdbc", "sqlalchemy")
+NAMES = ("feed", "pyiceberg", "jdbc", "sqlalchemy")
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +157,6 @@ def test_a_server_that_goes_silent_is_given_up(
 ) -> None:
     monkeypatch.setattr(catalog_section, "ANSWER_SECONDS", SECONDS)
     monkeypatch.setattr(connection, "ANSWER_SECONDS", SECONDS)
-    monkeypatch.setattr(locks, "QUERY_TIMEOUT_SECONDS", float(SECONDS))
     question = getattr(clients, name)(host=HOST, port=front.port, sslmode="disable")
     assert in_time(question, 30) is None
     front.silence()
@@ -172,15 +169,3 @@ def test_a_server_that_goes_silent_is_given_up(
         assert f"within {SECONDS} s" in str(failure)
     if name == "pyiceberg":
         assert isinstance(failure, Unreachable)
-
-
-def test_a_lock_that_cannot_be_renewed_is_lost(
-    clients: Clients, front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(locks, "QUERY_TIMEOUT_SECONDS", 1.0)
-    lake = clients.platform("producer", HOST, front.port).lake
-    with closing(Lock(lake, "silent")) as lock:
-        assert lock.take(5)
-        front.silence()
-        with pytest.raises(Lost):
-            lock.save(SAVED)

@@ -40,7 +40,7 @@ def test_a_rest_catalog_is_told_the_same_by_both_clients() -> None:
     assert expected.items() <= made.pyiceberg(S3_KEYS).items()
     assert made.catalog.address == "https://catalog.test/iceberg"
     assert "secret" not in repr(made)
-    assert lake(**REST, token="t").spark()["token-refresh-enabled"] == "false"  # noqa: S106
+    assert lake(**REST, token="t").spark()["token-refresh-enabled"] == "false"
     # Not the address in the bucket: a server would look for a warehouse of this name.
     assert "warehouse" not in lake(**REST).spark()
 
