@@ -40,6 +40,7 @@ GROUPS = {
     "tests/browser": "browser",
     "tests/services/kafka": "brokers",
     "tests/services/registry": "registry",
+    "tests/services/catalog": "catalog",
 }
 
 

@@ -46,7 +46,7 @@ def add(app: typer.Typer) -> None:
 
 def setup(
     artifacts: Annotated[
-        list[str] | None, typer.Argument(help="python, minio, registry; default: python, minio")
+        list[str] | None, typer.Argument(help="python, minio, registry, rest-catalog; default: python, minio")
     ] = None,
 ) -> None:
     """Fetch and build what is missing or damaged, into the cache."""
@@ -85,7 +85,9 @@ def _python(*arguments: str) -> int:
 
 
 def compose_env(
-    profiles: Annotated[list[str] | None, typer.Argument(help="As cluster erasure spark registry")] = None,
+    profiles: Annotated[
+        list[str] | None, typer.Argument(help="As cluster erasure spark registry rest-catalog")
+    ] = None,
 ) -> None:
     """Write .env for docker compose, with generated passwords."""
     from local.containers import env_file

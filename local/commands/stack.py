@@ -18,6 +18,9 @@ from sluice.cli.app import PASSED_ON
 from sluice.cli.installation import check_running
 from sluice.config import folders, overrides
 
+Catalog = Annotated[
+    str, typer.Option(help="sql (PostgreSQL) or rest (Iceberg's REST server before it); default: as before")
+]
 FreePorts = Annotated[bool, typer.Option("--free-ports", help="Take free ports, not the default ones")]
 
 
@@ -31,11 +34,11 @@ def opened(**options: Any) -> Stack:
     return stack
 
 
-def up(free_ports: FreePorts = False) -> None:
+def up(free_ports: FreePorts = False, catalog: Catalog = "") -> None:
     """Start PostgreSQL, Kafka, MinIO and Airflow, and wait until they are healthy."""
     from local.status import show
 
-    stack = opened(free_ports=free_ports)
+    stack = opened(free_ports=free_ports, catalog=catalog or None)
     stack.up()
     raise typer.Exit(show.main(stack, services_only=True))
 

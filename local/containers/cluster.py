@@ -17,17 +17,18 @@ from pathlib import Path
 
 from local.containers import layout, strimzi
 from local.containers.layout import Volume, script
-from local.containers.profiles import REGISTRY
+from local.containers.profiles import REGISTRY, REST_CATALOG
 from local.containers.stack import ContainerStack
 from local.runtime import notifications_file, roles
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
-from local.services import airflow, registry
+from local.services import airflow, registry, rest_catalog
 from sluice.clients.kubernetes import pods
 from sluice.clients.kubernetes.api import KubernetesApi
 from sluice.clients.kubernetes.pods import CONNECTIONS_SECRET, PART_OF, SPARK_SECRET, platform_secret
 from sluice.config.platform import ROLES
+from sluice.config.platform_sections.catalog import REST
 from sluice.config.reading.toml import dump
 
 # Set in the pods that have all passwords.
@@ -95,9 +96,13 @@ class ClusterStack(ContainerStack):
 
     @property
     def profiles(self) -> frozenset[str]:
-        """With the registry, if its component is in the overlay, which sets the variable."""
-        setting = registry.chosen(self._environ.get(registry.VARIABLE), None)
-        return super().profiles | ({REGISTRY} if registry.needs_registry((), setting) else frozenset())
+        """With the registry and the REST catalog if the overlay has their components, which set variables."""
+        added = set[str]()
+        if registry.needs_registry((), registry.chosen(self._environ.get(registry.VARIABLE), None)):
+            added.add(REGISTRY)
+        if rest_catalog.chosen(self._environ.get(rest_catalog.VARIABLE), None) == REST:
+            added.add(REST_CATALOG)
+        return super().profiles | added
 
     @cached_property
     def context(self) -> Context:
@@ -129,8 +134,13 @@ class ClusterStack(ContainerStack):
         return self._environ.get(IMAGE_VARIABLE) or re.sub(r"airflow(?=[^/]*$)", "jobs", self.image)
 
     def platform_documents(self) -> dict[str, roles.Document]:
-        has_registry = self.context.registry is not None
-        documents = roles.documents(self.home, self.context.network, self.secrets, registry=has_registry)
+        documents = roles.documents(
+            self.home,
+            self.context.network,
+            self.secrets,
+            registry=self.context.registry is not None,
+            rest_catalog=self.context.rest_catalog is not None,
+        )
         for document in documents.values():
             document["checkpoints"] = {"root": f"s3a://{roles.CHECKPOINTS}"}
         for role in ("airflow", "observer"):
@@ -174,6 +184,8 @@ class ClusterStack(ContainerStack):
             volumes.append(layout.kafka_volume(stack, 1))
         if stack.registry is not None:
             volumes.append(layout.registry_volume(stack))
+        if stack.rest_catalog is not None:
+            volumes.append(layout.rest_catalog_volume(stack))
         made = {f"sluice-{volume.name}": _keys(volume) for volume in volumes}
         for role in layout.JOBS:
             text = dump(documents[role])

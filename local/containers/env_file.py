@@ -16,7 +16,8 @@ FILE = REPO / ".env"
 SECRETS_LINE = re.compile(r"^SLUICE_SECRETS='(.*)'$", re.M)
 _TEXT = """\
 # Written by `make compose-env`; docs/docker.md explains each value. Not for git.
-# {choices}; {spark} for a Spark cluster; {registry} for a schema registry.
+# {choices}; {spark} for a Spark cluster; {registry} for a schema registry;
+# {rest_catalog} for Iceberg's REST catalog.
 COMPOSE_PROFILES={chosen}
 # Where the browser finds Airflow; its user is `operator`, and its password SLUICE_SECRETS' airflow_operator.
 SLUICE_UI_ADDRESS=127.0.0.1
@@ -42,6 +43,7 @@ def main(arguments: Sequence[str], file: Path = FILE) -> int:
         choices=", ".join(" or ".join(choice) for choice in profiles.PROFILES),
         spark=profiles.SPARK,
         registry=profiles.REGISTRY,
+        rest_catalog=profiles.REST_CATALOG,
         chosen=",".join(chosen),
         secrets=json.dumps(complete_secrets({})),
     )

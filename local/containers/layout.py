@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from local.containers.profiles import REGISTRY, SPARK
+from local.containers.profiles import REGISTRY, REST_CATALOG, SPARK
 from local.runtime import notifications_file, roles, supervisord
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.ports import DEFAULTS, Network
 from local.runtime.supervisord import Program
-from local.services import airflow, checks, kafka, minio, observer, postgres, registry, streams
+from local.services import airflow, checks, kafka, minio, observer, postgres, registry, rest_catalog, streams
 from local.setup import cache
 
 # The stack directory of every container: on a volume of its own, which `configure` finds in VOLUMES.
@@ -30,6 +30,7 @@ HOSTS = {
     checks.NAME: "checks",
     observer.NAME: "observer",
     registry.NAME: "registry",
+    rest_catalog.PORT: "rest-catalog",
 }
 BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 DRIVES = 4
@@ -75,6 +76,7 @@ def context(
         minio=cache.minio().path,
         java_home=java_home,
         registry=cache.registry().path if REGISTRY in chosen else None,
+        rest_catalog=cache.jars(rest_catalog.NAME).path if REST_CATALOG in chosen else None,
         airflow_settings={"API__BASE_URL": url},
         is_embedded=False,
         notifications=notifications,
@@ -83,8 +85,14 @@ def context(
 
 def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
     """The volumes of all services of these profiles."""
-    has_registry = stack.registry is not None
-    documents = roles.documents(stack.home, stack.network, stack.secrets, registry=has_registry)
+    has_registry, has_rest_catalog = stack.registry is not None, stack.rest_catalog is not None
+    documents = roles.documents(
+        stack.home,
+        stack.network,
+        stack.secrets,
+        registry=has_registry,
+        rest_catalog=has_rest_catalog,
+    )
     made = [postgres_volume(stack), minio_volume(stack, "erasure" in chosen), _streams(stack, documents)]
     made += [kafka_volume(stack, number) for number in range(1, len(stack.network.nodes) + 1)]
     submitting = replace(stack, spark_master=SPARK_MASTER) if SPARK in chosen else stack
@@ -94,6 +102,8 @@ def volumes(stack: Context, chosen: frozenset[str]) -> list[Volume]:
         made.append(_spark(submitting, documents))
     if has_registry:
         made.append(registry_volume(stack))
+    if has_rest_catalog:
+        made.append(rest_catalog_volume(stack))
     return made
 
 
@@ -136,6 +146,11 @@ def minio_volume(stack: Context, erasure: bool = False) -> Volume:
 def registry_volume(stack: Context) -> Volume:
     program = registry.program(stack)
     return Volume(registry.NAME, registry.files(stack), {program.name: script(program)})
+
+
+def rest_catalog_volume(stack: Context) -> Volume:
+    program = rest_catalog.program(stack)
+    return Volume(rest_catalog.NAME, rest_catalog.files(stack), {program.name: script(program)})
 
 
 def _airflow(stack: Context, documents: Mapping[str, roles.Document]) -> list[Volume]:

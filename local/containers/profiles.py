@@ -9,8 +9,10 @@ PROFILES = (("single-broker", "cluster"), ("single-drive", "erasure"))
 SPARK = "spark"
 # A schema registry.
 REGISTRY = "registry"
+# Iceberg's REST catalog, through which all roles find tables then.
+REST_CATALOG = "rest-catalog"
 # These may come and go.
-OPTIONAL = frozenset({SPARK, REGISTRY})
+OPTIONAL = frozenset({SPARK, REGISTRY, REST_CATALOG})
 
 
 def parse(text: str) -> frozenset[str]:

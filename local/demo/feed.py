@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -44,6 +44,7 @@ from sluice.clients.lake.results.table import Group, Results, ResultsReader, Win
 from sluice.clients.polling import wait_for
 from sluice.config.stream import StreamSpec
 from sluice.core.errors import Missing
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.web.navigation import PREFIX, pages
 from sluice.web.query_json import top
 
@@ -127,7 +128,6 @@ class FeedDemo(Demo):
         self.window = busiest(results)
         return result(
             len(expected),
-            span.records,
             found,
             files,
             uncounted,
@@ -156,7 +156,8 @@ class FeedDemo(Demo):
     def _found(self, stack: BaseStack, span: Span, expected: set[str]) -> Found:
         lake, quarantine = details.tables(stack, self.spec)
         since = self._began - DELIVERY_SECONDS
-        return read(lake, quarantine, span, self.event_id, since, expected)
+        asked = details.delivered_by(stack, self.spec)
+        return read(lake, quarantine, span, self.event_id, since, expected, asked)
 
     def show(self, stack: BaseStack, console: Console) -> None:
         # Not the table's title, which is wrapped to the table's width.
@@ -168,9 +169,7 @@ class FeedDemo(Demo):
         print_line(console, f"More, refreshed every 10 seconds: {self._page_url(stack)}")
 
 
-def result(
-    replayed: int, records: int, found: Found, files: int, uncounted: int, more: dict[str, Any]
-) -> DemoResult:
+def result(replayed: int, found: Found, files: int, uncounted: int, more: dict[str, Any]) -> DemoResult:
     """`replayed`: events of the demo's own burst, `found.missing` of them are not in the table. Records, rows
     and event ids are of all events since the burst started."""
     return DemoResult(
@@ -178,7 +177,7 @@ def result(
             Figure("replayed", replayed, "the replay server"),
             Figure("missing", found.missing, "their ids against those in the lake"),
             *offset_figures(
-                *(records, found.rows, found.quarantined, found.gaps, found.duplicates),
+                *(found.records, found.rows, found.quarantined, found.gaps, found.duplicates),
                 of="record offsets and event ids in the lake",
             ),
             Figure("event ids", found.event_ids, "the rows in the lake, each id once"),
@@ -188,7 +187,7 @@ def result(
         [
             Check(replayed > 0, "no events were replayed"),
             Check(not found.missing, f"{found.missing} of {replayed} replayed events are not in the lake"),
-            *([] if found.gaps else [in_lake_or_quarantine(records, found.rows, found.quarantined)]),
+            *([] if found.gaps else [in_lake_or_quarantine(found.records, found.rows, found.quarantined)]),
             Check(not uncounted, f"the queries have not counted {uncounted} records"),
             Check(bool(more["top"]), "no window has an editor"),
             *gaps_and_duplicates(found.gaps, found.duplicates),
@@ -237,7 +236,7 @@ _IN = "join topic on _kafka_partition = part and _kafka_offset >= first and _kaf
 
 @dataclass(frozen=True)
 class Span:
-    """The records of a topic between two moments: partition → offsets from, until."""
+    """The offsets of a topic between two moments: partition → offsets from, until."""
 
     offsets: Offsets
 
@@ -246,16 +245,14 @@ class Span:
         """From the end offsets `before` (a new partition: from its first) to those of `topic`."""
         return cls({part: (before.get(part, begin), end) for part, (begin, end) in topic.items()})
 
-    @property
-    def records(self) -> int:
-        return details.total(self.offsets.values())
-
 
 @dataclass(frozen=True)
 class Found:
-    """A span in the lake: `rows` of the table, distinct offsets `quarantined`, distinct `event_ids`. `gaps`:
-    missing offsets; `missing`: expected events without a row; `duplicates`: of offsets and event ids."""
+    """A span in the lake: `records` of the topic, `rows` of the table, distinct offsets `quarantined`,
+    distinct `event_ids`. `gaps`: missing records; `missing`: expected events without a row; `duplicates`: of
+    offsets and event ids."""
 
+    records: int
     rows: int
     quarantined: int
     event_ids: int
@@ -270,17 +267,21 @@ def collect_found(
     span: Span,
     event_id: str,
     expected: Collection[str],
+    delivered: Callable[[OffsetRanges], OffsetRanges],
 ) -> Found:
-    """From rows with OFFSETS; those of the table also with column `event_id`."""
+    """From rows with OFFSETS; those of the table also with column `event_id`. `delivered`: as of compare."""
     name = quoted(event_id)
     with details.held(rows, quarantine) as sql:
-        comparison = details.compare(sql, {}, span.offsets)
+        comparison = details.compare(sql, {}, span.offsets, delivered)
         ((inside, ids),) = sql.rows(f"select count(*), count(distinct {name}) from lake {_IN}")
         ((quarantined,),) = sql.rows(f"select count(distinct (part, _kafka_offset)) from quarantine {_IN}")
         ((repeated,),) = sql.rows(f"select count(*) - count(distinct {name}) from lake")
         events = pa.table({"id": pa.array(expected, pa.string())})
         ((missing,),) = sql.rows(f"select count(*) from events anti join lake on id = {name}", events=events)
-    return Found(inside, quarantined, ids, comparison.gaps, missing, comparison.duplicates + repeated)
+    records = comparison.records
+    return Found(
+        records, inside, quarantined, ids, comparison.gaps, missing, comparison.duplicates + repeated
+    )
 
 
 def read(
@@ -290,6 +291,7 @@ def read(
     event_id: str,
     since: float,
     expected: Collection[str],
+    delivered: Callable[[OffsetRanges], OffsetRanges],
 ) -> Found:
     """From the branches main of both. `since`: seconds since 1970; earlier records are not read."""
     recent = GreaterThanOrEqual("_kafka_timestamp", datetime.fromtimestamp(since, UTC).isoformat())
@@ -299,4 +301,5 @@ def read(
         span,
         event_id,
         expected,
+        delivered,
     )

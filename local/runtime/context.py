@@ -42,6 +42,8 @@ class Context:
     """The JDK or JRE of Kafka and Spark."""
     registry: Path | None = None
     """Folder with the schema registry and its Java; None: the stack runs none."""
+    rest_catalog: Path | None = None
+    """Folder with the jars of Iceberg's REST catalog; None: the stack runs none."""
     external: str | None = None
     """Folder with the platform files of an external Kafka and S3; None: the stack has its own."""
     dags: str = str(REPO / "dags")

@@ -27,6 +27,7 @@ DEFAULTS = {
     "observer": 18083,
     "registry": 18084,
     "registry_health": 18085,
+    "rest_catalog": 18086,
 }
 # The range of free ports: below the one from which the kernel takes ports for outgoing connections.
 FREE = range(20000, 32000)

@@ -15,9 +15,11 @@ from local.runtime.registry_access import registry_section
 from local.runtime.secrets import REGISTRY_ROLES
 from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
+from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.postgresql import DISABLE, is_loopback
 from sluice.config.reading.toml import dump
-from sluice.config.sections.topic import PROGRESS_TOPIC
+from sluice.config.sections.feed import TRANSACTIONAL_IDS
+from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC
 from sluice.core.json_record import Document
 from sluice.core.schema_versions.documents import FOLDERS as DOCUMENTS
 
@@ -25,6 +27,8 @@ WAREHOUSE = "warehouse"
 SOURCE = "source"
 # The bucket of checkpoints, where no volume is shared.
 CHECKPOINTS = "checkpoints"
+# The login of the REST catalog in MinIO.
+CATALOG_USER = "sluice-catalog"
 # On a cluster, a Secret with the password of each role under its name, for Strimzi's users: those of the
 # platform files.
 KAFKA_PASSWORDS = "sluice-kafka-passwords"
@@ -91,7 +95,11 @@ def kafka_rules(
     allow("airflow", "topic", progress, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
     allow("consumer", "topic", progress, "WRITE DESCRIBE")
     allow("reader", "topic", progress, "READ DESCRIBE")
+    positions = POSITIONS_TOPIC.name
+    allow("airflow", "topic", positions, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
+    allow("producer", "topic", positions, "WRITE DESCRIBE READ")
     allow("consumer", "transactional_id", "sluice-", "WRITE DESCRIBE", prefixed=True)
+    allow("producer", "transactional_id", TRANSACTIONAL_IDS, "WRITE DESCRIBE", prefixed=True)
     for role in ("airflow", "observer"):
         allow(role, "group", "sluice-", "DESCRIBE", prefixed=True)
     allow("producer", "broker", "kafka-cluster", "IDEMPOTENT_WRITE")
@@ -110,16 +118,19 @@ _LIST = ["s3:ListBucket", "s3:GetBucketLocation"]
 _VERSIONS = ["s3:ListBucketVersions", "s3:GetBucketVersioning", "s3:ListBucketMultipartUploads"]
 
 
-def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
-    """One policy per role. Only ``maintenance`` may delete, and only current versions of tables' files; and,
-    with ``checkpoints`` in their bucket, ``consumer`` old ones."""
+def s3_policies(checkpoints: bool = False, rest_catalog: bool = False) -> dict[str, dict[str, Any]]:
+    """One policy per role, and with a ``rest_catalog`` one for it. Only ``maintenance`` may delete, and only
+    current versions of tables' files; and, with ``checkpoints`` in their bucket, ``consumer`` old ones."""
     written = [*_READ, *_WRITE, "s3:DeleteObject"]
     kept = [(_LIST, [CHECKPOINTS]), (written, [f"{CHECKPOINTS}/*"])] if checkpoints else []
     ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
     # The files of queries: the prefixes of sinks begin with files/.
     files = f"{WAREHOUSE}/files/*"
+    # It writes what a table is, and reads no row.
+    metadata = [(_LIST, [WAREHOUSE]), (_READ + _WRITE, [f"{WAREHOUSE}/lake/*/metadata/*"])]
+    catalog = {"catalog": _policy(*metadata)} if rest_catalog else {}
     deletable = ("data", "metadata", *DOCUMENTS)
-    return {
+    return catalog | {
         "airflow": _policy(
             (_LIST + _VERSIONS, [WAREHOUSE, SOURCE]),
             (_READ, [f"{WAREHOUSE}/*", f"{SOURCE}/*"]),
@@ -148,6 +159,18 @@ def s3_policies(checkpoints: bool = False) -> dict[str, dict[str, Any]]:
     }
 
 
+# Who may change tables in the catalog, and who may only read it: in PostgreSQL as in a REST catalog.
+CATALOG_WRITERS, CATALOG_READERS = ("producer", "consumer"), ("airflow", "reader", "observer")
+
+
+def catalog_tokens(secrets: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The tokens that a REST catalog lets in: `reader` or `writer` -> role -> token."""
+    rights = {"reader": CATALOG_READERS, "writer": CATALOG_WRITERS}
+    return {
+        right: {role: secrets[f"catalog_{role}"] for role in allowed} for right, allowed in rights.items()
+    }
+
+
 def _policy(*grants: tuple[list[str], list[str]]) -> dict[str, Any]:
     statements = [
         {"Effect": "Allow", "Action": actions, "Resource": [f"arn:aws:s3:::{name}" for name in resources]}
@@ -156,20 +179,19 @@ def _policy(*grants: tuple[list[str], list[str]]) -> dict[str, Any]:
     return {"Version": "2012-10-17", "Statement": statements}
 
 
-_SSL = ("catalog_sslmode", "catalog_sslrootcert")
-
-
 def documents(
     home: StackDir,
     network: Network,
     secrets: Mapping[str, str],
     feeds: Mapping[str, str] | None = None,
     registry: bool = False,
+    rest_catalog: bool = False,
 ) -> dict[str, Document]:
     """The platform file of each role, as plain data.
 
     `feeds`: stream → another address of its feed, for the producer and for Airflow, whose loads report it.
-    `registry`: whether the stack runs a schema registry.
+    `registry`, `rest_catalog`: whether the stack runs a schema registry, and Iceberg's REST catalog, through
+    which roles find tables then.
     """
     files: dict[str, Document] = {}
     for role in ROLES:
@@ -192,12 +214,7 @@ def documents(
             "lake": {
                 "warehouse": f"s3://{WAREHOUSE}/lake",
                 "ledger": f"s3://{WAREHOUSE}/ledger",
-                "catalog_host": network.host("postgres"),
-                "catalog_port": network.ports["postgres"],
-                "catalog_database": "lake",
-                "catalog_user": f"lake_{role}",
-                "catalog_password": secrets[f"lake_{role}"],
-                **({} if is_loopback(network.host("postgres")) else {"catalog_sslmode": DISABLE}),
+                "catalog": _catalog_section(role, network, secrets, rest_catalog),
             },
             "source": {"bucket": SOURCE},
             "checkpoints": {"root": str(home.checkpoints)},
@@ -221,6 +238,24 @@ def documents(
         for role in REGISTRY_ROLES:
             files[role]["registry"] = registry_section(role, network, secrets)
     return files
+
+
+def _catalog_section(role: str, network: Network, secrets: Mapping[str, str], rest: bool) -> Document:
+    """[lake.catalog] of a role's platform file."""
+    if rest:
+        return {
+            "type": REST,
+            "uri": f"http://{network.address('rest_catalog')}",
+            "token": secrets[f"catalog_{role}"],
+            **({} if is_loopback(network.host("rest_catalog")) else {"plain_text": True}),
+        }
+    return {
+        "type": SQL,
+        "uri": f"postgresql://{network.address('postgres')}/lake",
+        "username": f"lake_{role}",
+        "password": secrets[f"lake_{role}"],
+        **({} if is_loopback(network.host("postgres")) else {"sslmode": DISABLE}),
+    }
 
 
 # Sections of a platform file that SLUICE_EXTERNAL may leave out, beside the supervisor's.
@@ -253,9 +288,7 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
         defaults = {name: ours[name] for name in DEFAULTED if name in ours}
         supervisor = {"supervisor": ours["supervisor"]} if "supervisor" in ours else {}
         # An own catalog is as the file declares it: nothing says that its network may be trusted.
-        catalog = {} if "catalog_host" in theirs["lake"] else ours["lake"]
-        kept = {key: value for key, value in ours["lake"].items() if key not in _SSL} | catalog
-        lake = {"lake": kept | theirs["lake"]}
+        lake = {"lake": {"catalog": ours["lake"]["catalog"]} | theirs["lake"]}
         files[role] = {"role": role} | theirs | {"role": role} | lake | supervisor
         files[role] |= {name: value for name, value in defaults.items() if name not in theirs}
         if isinstance(theirs.get("metrics"), dict) and "metrics" in ours:

@@ -19,8 +19,8 @@ REGISTRY_ROLES = {
 _PASSWORDS = (
     *("postgres_admin", "postgres_airflow", "postgres_results", "supervisor", "minio_root"),
     *("kafka_broker", "kafka_admin", "airflow_operator", "airflow_api_secret", "airflow_jwt"),
-    *("spark", "metrics", "observer", "postgres_registry", "registry_admin"),
-    *(f"{system}_{role}" for system in ("lake", "kafka", "minio") for role in ROLES),
+    *("spark", "metrics", "observer", "postgres_registry", "registry_admin", "lake_catalog", "minio_catalog"),
+    *(f"{system}_{role}" for system in ("lake", "kafka", "minio", "catalog") for role in ROLES),
     *(f"registry_{role}" for role in REGISTRY_ROLES),
 )
 

@@ -16,7 +16,7 @@ from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
 from local.runtime.context import Context, with_parent
-from local.runtime.roles import CHECKPOINTS, SOURCE, WAREHOUSE, s3_policies
+from local.runtime.roles import CATALOG_USER, CHECKPOINTS, SOURCE, WAREHOUSE, s3_policies
 from local.runtime.supervisord import Program
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.s3 import S3
@@ -79,7 +79,7 @@ def admin_s3(context: Context) -> S3Client:
 
 
 def provision(context: Context, users: dict[str, tuple[str, str]], checkpoints: bool = False) -> None:
-    """Create versioned buckets, and each role's user with its policy; idempotent.
+    """Create versioned buckets, and each role's user with its policy, and the REST catalog's; idempotent.
 
     `users`: role → (access key, secret key). `checkpoints`: with a bucket for them, not versioned. Raises
     MinioAdminException or ClientError on refusal.
@@ -101,8 +101,10 @@ def provision(context: Context, users: dict[str, tuple[str, str]], checkpoints: 
         credentials=StaticProvider(ROOT_USER, context.secrets["minio_root"]),
         secure=False,
     )
-    for role, policy in s3_policies(checkpoints).items():
-        access_key, secret_key = users[role]
+    has_catalog = context.rest_catalog is not None
+    logins = users | {"catalog": (CATALOG_USER, context.secrets["minio_catalog"])}
+    for role, policy in s3_policies(checkpoints, has_catalog).items():
+        access_key, secret_key = logins[role]
         admin.policy_add(f"sluice-{role}", policy=policy)
         admin.user_add(access_key, secret_key)
         admin.policy_set(f"sluice-{role}", user=access_key)

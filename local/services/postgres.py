@@ -31,6 +31,8 @@ SUPERUSER = "sluice"
 RESULTS = "results"
 # The database of the schema registry, and its only user.
 REGISTRY = "registry"
+# The user of the REST catalog, in the lake's database.
+CATALOG = "lake_catalog"
 VERSION = 18
 
 
@@ -237,6 +239,10 @@ def provision(context: Context) -> None:
     if context.registry is not None:
         made.append(REGISTRY)
         logins[REGISTRY] = "postgres_registry"
+    writers = ["lake_producer", "lake_consumer"]
+    if context.rest_catalog is not None:
+        writers.append(CATALOG)
+        logins[CATALOG] = CATALOG
     with cursor(context) as current:
         current.execute("select rolname from pg_roles")
         present = {row[0] for row in current.fetchall()}
@@ -248,7 +254,7 @@ def provision(context: Context) -> None:
                 sql.SQL(verb + " role {} login password %s").format(sql.Identifier(user)),
                 [context.secrets[secret]],
             )
-        current.execute("grant lake_writer to lake_producer, lake_consumer")
+        current.execute(f"grant lake_writer to {', '.join(writers)}")
         current.execute("select datname from pg_database")
         databases = {row[0] for row in current.fetchall()}
         for database, owner in (
@@ -261,7 +267,7 @@ def provision(context: Context) -> None:
             current.execute(sql.SQL("revoke all on database {} from public").format(sql.Identifier(database)))
         current.execute(
             "grant connect on database lake to "
-            "lake_airflow, lake_reader, lake_observer, lake_producer, lake_consumer"
+            f"lake_airflow, lake_reader, lake_observer, {', '.join(writers)}"
         )
         for name in made:
             current.execute(f"grant connect on database {name} to {name}")
@@ -269,8 +275,8 @@ def provision(context: Context) -> None:
         current.execute("revoke all on schema public from public")
         current.execute("grant all on schema public to lake_writer")
         current.execute("grant usage on schema public to lake_airflow, lake_reader, lake_observer")
-        for role in ("lake_producer", "lake_consumer"):
-            # Tables of either belong to both: the first to start creates the catalog's tables.
+        for role in writers:
+            # Tables of one belong to all: the first to start creates the catalog's tables.
             current.execute(f"alter role {role} in database lake set role lake_writer")
         current.execute(
             "alter default privileges for role lake_writer in schema public "

@@ -1,5 +1,6 @@
 """`python -m local.setup [setup [ARTIFACT ...]|lock]`, in the tools environment: makes missing and damaged
-artifacts; all that every stack has, or those named (`python`, `minio`, `registry`)."""
+artifacts; all that every stack has, or those named (`python`, `minio`, `registry`,
+`rest-catalog`)."""
 
 from __future__ import annotations
 
@@ -53,15 +54,16 @@ def main(arguments: list[str]) -> int:
     return 0
 
 
-PYTHON, MINIO, REGISTRY = "python", "minio", "registry"
+PYTHON, MINIO, REGISTRY, REST_CATALOG = "python", "minio", "registry", "rest-catalog"
+NAMES = (PYTHON, MINIO, REGISTRY, REST_CATALOG)
 
 
 def _parts(names: list[str]) -> list[str]:
-    unknown = [name for name in names if name not in (PYTHON, MINIO, REGISTRY)]
+    unknown = [name for name in names if name not in NAMES]
     if unknown:
         raise UsageError(
-            f"unknown artifacts {', '.join(unknown)}. Fix: give {PYTHON}, {MINIO}, {REGISTRY}, or none for "
-            "what every stack has"
+            f"unknown artifacts {', '.join(unknown)}. Fix: give {', '.join(NAMES)}, or none for what every "
+            "stack has"
         )
     return names or [MINIO, PYTHON]
 
@@ -71,6 +73,8 @@ def _artifacts(part: str, java_home: Path) -> list[Artifact]:
         return [minio()]
     if part == REGISTRY:
         return [registry()]
+    if part == REST_CATALOG:
+        return [jars(REST_CATALOG)]
     return [environment(), jars("spark"), jars("kafka"), spark_classes(java_home)]
 
 
@@ -95,10 +99,13 @@ def _ensure_all(java_home: Path, board: ProgressDisplay, parts: list[str]) -> No
     def fetched() -> None:
         if PYTHON in parts:
             python_then_jars()
+        # For PySpark's Ivy; an image's environment has fewer packages than it was made with.
+        if {REGISTRY, REST_CATALOG} & set(parts) and not environment().exists():
+            _ensure_environment(board)
+        if REST_CATALOG in parts:
+            make = partial(build.make_jar_set, REST_CATALOG, java_home)
+            _ensure(jars(REST_CATALOG), "REST catalog, for stacks that choose it", make, board)
         if REGISTRY in parts:
-            # For PySpark's Ivy; an image's environment has fewer packages than it was made with.
-            if not environment().exists():
-                _ensure_environment(board)
             title = "schema registry, for streams that need one"
             _ensure(registry(), title, partial(build.make_registry, java_home), board)
 

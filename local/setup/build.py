@@ -65,6 +65,10 @@ def check_pinned(folder: Path, jar_set: str) -> None:
         )
 
 
+# A set's file may call one of two artifacts of a module by a `suffix`.
+_FILE = "[artifact]-[revision](-[suffix]).[ext]"
+
+
 def resolve(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step) -> None:
     """Fetch a set by its Ivy file in local/ivy, unchecked."""
     folder.mkdir(parents=True)
@@ -79,7 +83,7 @@ def resolve(folder: Path, jar_set: str, java_home: Path, work: Path, step: Step)
         "-confs",
         "default",
     )
-    retrieve = ("-types", "jar", "bundle", "tar.gz", "-retrieve", f"{folder}/[artifact]-[revision].[ext]")
+    retrieve = ("-types", "jar", "bundle", "tar.gz", "-retrieve", f"{folder}/{_FILE}")
     java, log = java_home / "bin" / "java", work / f"jars-{jar_set}.log"
     shell.run([java, "-jar", found[0], *options, *retrieve], step, log)
 

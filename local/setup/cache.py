@@ -167,8 +167,8 @@ def environment() -> Artifact:
 
 
 def jars(jar_set: str) -> Artifact:
-    """The jars of `spark` or `kafka`; of `connect` for `make bench`, of `strimzi` for `make k8s-check`, of
-    `producers` for tests."""
+    """The jars of `spark` or `kafka`; of `rest-catalog` for stacks that choose it, of `connect` for `make
+    bench`, of `strimzi` for `make k8s-check`, of `producers` for tests."""
     return Artifact(cache(), f"jars-{jar_set}", fingerprint(*_resolved(jar_set)), hashed=True)
 
 

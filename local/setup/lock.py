@@ -46,7 +46,7 @@ def without_entry(text: str, package: str) -> str:
 def rehash_jars(java_home: Path, work: Path, board: ProgressDisplay) -> None:
     """Resolve all jar sets again and write their SHA-256."""
     lines = ["# SHA-256 of every jar, as resolved by `make lock`; the set-up takes no other."]
-    for jar_set in ("spark", "kafka", "connect", "strimzi", "registry", "producers"):
+    for jar_set in ("spark", "kafka", "connect", "strimzi", "registry", "producers", "rest-catalog"):
         with board.step(f"resolving the {jar_set} jars") as step:
             folder = work / f"lock-{jar_set}"
             discard(folder)

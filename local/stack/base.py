@@ -121,8 +121,14 @@ class BaseStack(ABC):
         replayed = context.feed == replay.REPLAY
         specs = stream_files.load_valid().specs
         feeds = replay.feeds(specs, context.ports[replay.NAME]) if replayed else {}
-        has_registry = context.registry is not None
-        documents = roles.documents(self.home, context.network, self.secrets, feeds, has_registry)
+        documents = roles.documents(
+            self.home,
+            context.network,
+            self.secrets,
+            feeds,
+            registry=context.registry is not None,
+            rest_catalog=context.rest_catalog is not None,
+        )
         if context.external is not None:
             documents = roles.external(documents, Path(context.external))
         return documents

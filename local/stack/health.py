@@ -20,7 +20,7 @@ from local.base import UnhealthyService, UsageError, one_line
 from local.progress import Step
 from local.runtime.context import Context
 from local.runtime.supervisord import Supervisor
-from local.services import airflow, checks, kafka, minio, observer, postgres, registry, replay
+from local.services import airflow, checks, kafka, minio, observer, postgres, registry, replay, rest_catalog
 from sluice.cli.airflow_api import AirflowError
 from sluice.core.errors import ClientError
 
@@ -64,6 +64,7 @@ def probe(name: str, context: Context) -> str:
         "minio": minio.probe,
         replay.NAME: replay.probe,
         registry.NAME: registry.probe,
+        rest_catalog.NAME: rest_catalog.probe,
         checks.NAME: checks.probe,
         observer.NAME: observer.probe,
     }
@@ -83,6 +84,8 @@ def address(name: str, context: Context) -> str:
         return minio.url(context)
     if name == registry.NAME:
         return registry.url(context)
+    if name == rest_catalog.NAME:
+        return rest_catalog.url(context)
     if name == replay.NAME:
         return replay.url(context)
     if name == checks.NAME:

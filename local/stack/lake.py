@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue
@@ -12,10 +13,12 @@ from pyiceberg.table import Table
 
 from local.base import UsageError
 from local.stack.base import BaseStack
+from sluice.clients.kafka.reader import delivered_among
 from sluice.clients.lake.position import position
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import ArrowSql, open_sql
 from sluice.config.stream import StreamSpec
+from sluice.core.offsets.ranges import OffsetRanges
 
 Offsets = dict[int, tuple[int, int]]
 OFFSETS = ("_kafka_partition", "_kafka_offset")
@@ -42,6 +45,11 @@ _COMPARED = """
     from inside
 """
 
+_MISSING = """
+    select part, number from (select part, unnest(range(first, until)) as number from topic)
+    anti join held using (part, number)
+"""
+
 
 def tables(stack: BaseStack, spec: StreamSpec) -> tuple[Table, Table]:
     """The stream's table and its quarantine, with the reader's rights."""
@@ -60,7 +68,8 @@ def stream_starts(table: Table) -> dict[int, int]:
 @dataclass(frozen=True)
 class OffsetComparison:
     """`gaps`: offsets from the stream's start to the topic's end that are missing; `duplicates`: surplus
-    copies of offsets; `unexpected`: offsets that are not on the topic; `records`: offsets of the topic."""
+    copies of offsets; `unexpected`: offsets that are not on the topic; `records`: offsets of the topic that
+    have a record."""
 
     gaps: int
     duplicates: int
@@ -88,12 +97,30 @@ def held(lake: pa.RecordBatchReader, quarantine: pa.RecordBatchReader) -> Iterat
         yield sql
 
 
-def compare(sql: ArrowSql, starts: Mapping[int, int], topic: Offsets) -> OffsetComparison:
-    """Compare `held` with the offsets of a topic, from `starts` on."""
+def compare(
+    sql: ArrowSql,
+    starts: Mapping[int, int],
+    topic: Offsets,
+    delivered: Callable[[OffsetRanges], OffsetRanges] = lambda missing: missing,
+) -> OffsetComparison:
+    """Compare `held` with the offsets of a topic, from `starts` on. `delivered`: at which of the missing ones
+    the topic delivers a committed record; markers of transactions have an offset, and none."""
     rows = [{"part": p, "first": starts.get(p, begin), "until": end} for p, (begin, end) in topic.items()]
     schema = pa.schema([(name, pa.int64()) for name in ("part", "first", "until")])
     sql.rows("create or replace table topic as from source", source=pa.Table.from_pylist(rows, schema))
-    return OffsetComparison(*map(int, sql.rows(_COMPARED)[0]))
+    found = OffsetComparison(*map(int, sql.rows(_COMPARED)[0]))
+    if not found.gaps:
+        return found
+    missing: dict[int, list[int]] = {}
+    for partition, number in sql.rows(_MISSING):
+        missing.setdefault(partition, []).append(number)
+    gaps = delivered(OffsetRanges.of_values(missing)).count
+    return replace(found, gaps=gaps, records=found.records - found.gaps + gaps)
+
+
+def delivered_by(stack: BaseStack, spec: StreamSpec) -> Callable[[OffsetRanges], OffsetRanges]:
+    """For :func:`compare`: asks the topic by librdkafka, with the reader's rights."""
+    return partial(delivered_among, stack.platform("reader").kafka, spec.topic.name)
 
 
 def read(table: Table, columns: tuple[str, ...]) -> pa.RecordBatchReader:

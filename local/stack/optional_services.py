@@ -1,16 +1,18 @@
-"""Services that not every stack runs: the replay server, and the schema registry."""
+"""Services that not every stack runs: the replay server, the schema registry, and the REST catalog."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
 
+from local.base import UsageError
 from local.runtime import ports
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import Program
-from local.services import registry, replay
-from local.setup.optional import ensure_registry
+from local.services import registry, replay, rest_catalog
+from local.setup.optional import ensure_registry, ensure_rest_catalog
+from sluice.config.platform_sections.catalog import REST, SQL
 
 # Until the ports of a service that was just stopped are free.
 PORTS_SECONDS = 10.0
@@ -19,6 +21,7 @@ PORTS_SECONDS = 10.0
 _PORTS: dict[str, tuple[str, ...]] = {
     replay.NAME: (replay.NAME,),
     registry.NAME: (registry.NAME, registry.HEALTH),
+    rest_catalog.NAME: (rest_catalog.PORT,),
 }
 
 
@@ -44,9 +47,40 @@ def has_registry(home: StackDir) -> bool:
     return bool(home.state().get("has_registry"))
 
 
+def decide_catalog(
+    home: StackDir, external: str | None, is_running: bool, requested: str | None = None
+) -> None:
+    """Keep in `home` how roles find tables, `sql` or `rest`; fetch the REST catalog if it is missing.
+
+    `external`: the folder of an external Kafka's and S3's files, if any. `requested`: the kind; default:
+    SLUICE_CATALOG, else the kept one. Raises UsageError for an invalid one, and for another than that of a
+    running stack.
+    """
+    kept = home.state().get("catalog")
+    kind = rest_catalog.chosen(requested or os.environ.get(rest_catalog.VARIABLE), kept)
+    known = kept or SQL
+    if kind == REST and external is not None:
+        raise UsageError(
+            f"{rest_catalog.VARIABLE} is {kind}, and SLUICE_EXTERNAL names another S3, where the stack's "
+            f"REST catalog has no login. Fix: local/run up --catalog {SQL}"
+        )
+    if is_running and kind != known:
+        # Its streams read where tables are when they start.
+        raise UsageError(f"the stack runs on catalog {known}, not on {kind}. Fix: make down first")
+    if kind == REST:
+        ensure_rest_catalog()
+    home.remember(catalog=kind)
+
+
+def has_rest_catalog(home: StackDir) -> bool:
+    """Whether the stack runs one."""
+    return bool(home.state().get("catalog") == REST)
+
+
 def running(context: Context) -> dict[str, tuple[str, ...]]:
     """Those that this stack runs -> their ports."""
     runs = {replay.NAME: context.feed == replay.REPLAY, registry.NAME: context.registry is not None}
+    runs[rest_catalog.NAME] = context.rest_catalog is not None
     return {name: used for name, used in _PORTS.items() if runs[name]}
 
 
@@ -69,6 +103,8 @@ def programs(context: Context) -> list[Program]:
     found = [replay.program(context)]
     if context.registry is not None:
         found.append(registry.program(context))
+    if context.rest_catalog is not None:
+        found.append(rest_catalog.program(context))
     return found
 
 
@@ -76,3 +112,5 @@ def prepare(context: Context) -> None:
     """Write their configuration."""
     if context.registry is not None:
         registry.prepare(context)
+    if context.rest_catalog is not None:
+        rest_catalog.prepare(context)

@@ -18,7 +18,18 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
 from local.runtime.supervisord import Program, Supervisor
-from local.services import airflow, checks, kafka, minio, observer, postgres, registry, replay, streams
+from local.services import (
+    airflow,
+    checks,
+    kafka,
+    minio,
+    observer,
+    postgres,
+    registry,
+    replay,
+    rest_catalog,
+    streams,
+)
 from local.setup import cache
 from local.setup.bootstrap import java_home
 from local.stack import health, optional_services
@@ -30,7 +41,7 @@ from sluice.config.folders import VARIABLE
 
 # Seconds until a service must be healthy: several times what it took on 2 cores with cold disks.
 DEADLINES = dict.fromkeys(("replay", "checks", "observer"), 30.0) | dict.fromkeys(("postgres", "minio"), 60.0)
-DEADLINES |= dict.fromkeys(("kafka", "registry"), 90.0)
+DEADLINES |= dict.fromkeys(("kafka", "registry", rest_catalog.NAME), 90.0)
 AIRFLOW_DEADLINE = 240.0
 STOP_SECONDS = 120.0
 
@@ -45,6 +56,7 @@ class Stack(BaseStack):
     `installed`: a folder with the installed package, whose code runs instead of the checkout's (tests).
     `with_airflow`: else `up` starts the other services only (measurements).
     `registry`: `needed` or `always`; default: SLUICE_REGISTRY, else the kept one.
+    `catalog`: `sql` or `rest`, how tables are found; default: SLUICE_CATALOG, else the kept one.
     `folder`: one with streams, beside those of SLUICE_STREAMS, else the kept ones.
     """
 
@@ -60,6 +72,7 @@ class Stack(BaseStack):
         with_airflow: bool = True,
         installed: Path | None = None,
         registry: str | None = None,
+        catalog: str | None = None,
         folder: Path | None = None,
     ) -> None:
         self.home = StackDir((home or default_stack_dir()).resolve())
@@ -72,6 +85,7 @@ class Stack(BaseStack):
         self._with_airflow = with_airflow
         self._installed = installed
         self._registry = registry
+        self._catalog = catalog
         self._folder = folder
 
     @cached_property
@@ -126,6 +140,8 @@ class Stack(BaseStack):
         }
         if optional_services.has_registry(self.home):
             artifacts["registry"] = cache.registry()
+        if optional_services.has_rest_catalog(self.home):
+            artifacts["rest_catalog"] = cache.jars(rest_catalog.NAME)
         for artifact in artifacts.values():
             if not artifact.exists():
                 raise UsageError(f"{artifact.path} is missing. Fix: run make setup")
@@ -155,8 +171,10 @@ class Stack(BaseStack):
         declared = stream_files.load_valid()
         registered = (spec.uses_registry for spec in declared.specs)
         optional_services.decide_registry(self.home, self.settings["external"], registered, self._registry)
-        self.__dict__.pop("context", None)
         pid = self.daemon.pid() if self.exists else None
+        external = self.settings["external"]
+        optional_services.decide_catalog(self.home, external, pid is not None, self._catalog)
+        self.__dict__.pop("context", None)
         if pid is None:
             left = processes.end_all(self.home.id)
             if left:
@@ -227,6 +245,9 @@ class Stack(BaseStack):
 
         def database_and_airflow() -> None:
             self._start("postgres", board, provisioning["postgres"])
+            if self.context.rest_catalog is not None:
+                # Before Airflow, whose first tasks may ask it.
+                self._start(rest_catalog.NAME, board)
             if self.context.registry is not None:
                 # Beside Airflow, which takes longer.
                 self.daemon.ensure_started(registry.NAME)

@@ -20,6 +20,7 @@ from local.status.rows import HEADERS, StreamRow, component_row
 from sluice.cli.terminal import new_console
 from sluice.config import notifications, streams
 from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.stream import StreamSpec
 from sluice.core.messages import age
 from sluice.supervision.observer.component_view import LastCheck, component_views
@@ -57,6 +58,7 @@ def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> in
             "running": True,
             "is_ok": is_ok,
             "services": [asdict(row) for row in services],
+            "catalog": catalog(stack),
             "notifications": told,
             "observed_seconds_ago": None if observed_at is None else round(now - observed_at, 1),
             "streams": [row.to_json() for row in rows],
@@ -76,6 +78,13 @@ def main(stack: Stack, services_only: bool = False, as_json: bool = False) -> in
     no_recipient = "none, no person is told. Fix: set SLUICE_NOTIFICATIONS (docs/operating.md, Notifications)"
     console.print(f"Notifications: {'; '.join(told) or no_recipient}", soft_wrap=True, highlight=False)
     return 0 if is_ok else 1
+
+
+def catalog(stack: Stack) -> str:
+    """The kind of catalog by which roles find tables."""
+    if stack.context.external is not None:
+        return "external"
+    return SQL if stack.context.rest_catalog is None else REST
 
 
 def stream_rows(
@@ -111,6 +120,7 @@ def _services(console: Console, stack: Stack, rows: list[health.ServiceRow]) -> 
         soft_wrap=True,
         highlight=False,
     )
+    console.print(f"Catalog: {catalog(stack)}", highlight=False)
 
 
 def _streams(console: Console, rows: list[StreamRow]) -> None:

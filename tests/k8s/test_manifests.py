@@ -25,7 +25,7 @@ BAD = sorted((Path(__file__).parent / "bad_examples").glob("*.yaml"))
 EXPECTED = "# Rejected: "
 DRY = ("apply", "--server-side", "--validate=strict", "--dry-run=server")
 # The project's own, of a version; or another's, by its digest.
-IMAGE = re.compile(r"sluice/[a-z]+:(?!latest)[\w.-]+|[\w./:-]+@sha256:[0-9a-f]{64}")
+IMAGE = re.compile(r"sluice/[a-z-]+:(?!latest)[\w.-]+|[\w./:-]+@sha256:[0-9a-f]{64}")
 each_overlay = pytest.mark.parametrize("name", OVERLAYS)
 
 

@@ -16,6 +16,7 @@ from local.services.streams import archive_options
 from local.setup import cache
 from local.setup.bootstrap import java_home
 from sluice.config import streams
+from sluice.config.platform_sections.catalog import SQL
 from sluice.config.sections.query import Query
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
@@ -68,9 +69,13 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
 
 
 @pytest.fixture
-def stream(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Stream]:
+def stream(
+    spark: SparkSession, services: Services, tmp_path: Path, request: pytest.FixtureRequest
+) -> Iterator[Stream]:
+    """With a parameter, the kind of its catalog."""
     services.minio, services.postgres  # noqa: B018
-    made = Stream(spark, services, f"stream_{next(_numbers)}", str(tmp_path))
+    kind = getattr(request, "param", SQL)
+    made = Stream(spark, services, f"stream_{next(_numbers)}", str(tmp_path), catalog=kind)
     yield made
     made.stop()
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -22,37 +21,38 @@ from sluice.clients.lake.catalog import Lake
 from sluice.config import connection
 from sluice.config.connection import POSTGRESQL, Database
 from sluice.config.platform import Platform
-from sluice.config.platform_sections import lake as lake_section
+from sluice.config.platform_sections import catalog as catalog_section
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.errors import Unreachable
-from spark_jobs.common.feed import lock as locks
-from spark_jobs.common.feed.lock import Lock, Lost
-from spark_jobs.common.feed.position import SavedPosition
+from spark_jobs.common.feed.former import Former
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.postgres_front import HOST, Certificates, Front, make_certificates
 from tests.support.services import Services
 
 _catalogs = count()
-SAVED = SavedPosition("id", "feed", "p", 1, 2, 1, {0: 1}, {0: 0}, 1.0)
 # The deadline that tests wait for.
 SECONDS = 2
 
 
 class Clients:
-    """One connection each, with a question; ``psycopg2`` is the feed's lock."""
+    """One connection each, with a question; ``feed`` is a feed's producer, which looks for the position of an
+    earlier release."""
 
     def __init__(self, spark: SparkSession, services: Services) -> None:
         services.postgres()
         self._spark, self._stack = spark, services.stack
         self.port = services.stack.ports["postgres"]
 
-    def platform(self, role: str, **lake: Any) -> Platform:
+    def platform(self, role: str, host: str, port: int, **declared: Any) -> Platform:
         found = self._stack.platform(role)
-        return replace(found, lake=replace(found.lake, **lake))
+        uri = f"postgresql://{host}:{port}/lake"
+        catalog = replace(found.lake.catalog, uri=uri, **declared)
+        return replace(found, lake=replace(found.lake, catalog=catalog))
 
-    def psycopg2(self, **lake: Any) -> Callable[[], object]:
-        lock = Lock(self.platform("producer", **lake).lake, "tried")
-        return lock.load
+    def feed(self, **lake: Any) -> Callable[[], object]:
+        former = Former(self.platform("producer", **lake), "tried")
+        former.load(0)
+        return lambda: former.load(0)
 
     def pyiceberg(self, **lake: Any) -> Callable[[], object]:
         opened = Lake.open(self.platform("consumer", **lake))
@@ -68,21 +68,21 @@ class Clients:
 
     def sqlalchemy(self, **lake: Any) -> Callable[[], object]:
         secrets = self._stack.secrets
-        options = {key.removeprefix("catalog_"): str(lake[key]) for key in lake if "ssl" in key}
-        host, port = lake["catalog_host"], lake["catalog_port"]
+        options = {key: str(lake[key]) for key in lake if "ssl" in key}
+        host, port = lake["host"], lake["port"]
         database = Database(POSTGRESQL, host, port, RESULTS, RESULTS, secrets["postgres_results"], options)
         opened = sa.create_engine(**database.sqlalchemy()).connect()
         return lambda: opened.execute(sa.text("select 1")).scalar()
 
 
-NAMES = ("psycopg2", "pyiceberg", "jdbc", "sqlalchemy")
+NAMES = ("feed", "pyiceberg", "jdbc", "sqlalchemy")
 
 
 @pytest.fixture(scope="module")
 def clients(spark: SparkSession, services: Services) -> Clients:
     made = Clients(spark, services)
     # The catalog's tables, which the others read.
-    made.jdbc()()
+    made.jdbc(host="127.0.0.1", port=made.port)()
     return made
 
 
@@ -99,8 +99,7 @@ def front(clients: Clients, trusted: Certificates) -> Iterator[Front]:
 
 
 def ask(clients: Clients, name: str, port: int, host: str, mode: str, ca: Path) -> object:
-    declared = {"catalog_host": host, "catalog_port": port, "catalog_sslmode": mode}
-    made = getattr(clients, name)(**declared, catalog_sslrootcert=str(ca))
+    made = getattr(clients, name)(host=host, port=port, sslmode=mode, sslrootcert=str(ca))
     return made()
 
 
@@ -156,10 +155,9 @@ def in_time(call: Callable[[], object], seconds: float) -> BaseException | None:
 def test_a_server_that_goes_silent_is_given_up(
     clients: Clients, front: Front, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(lake_section, "ANSWER_SECONDS", SECONDS)
+    monkeypatch.setattr(catalog_section, "ANSWER_SECONDS", SECONDS)
     monkeypatch.setattr(connection, "ANSWER_SECONDS", SECONDS)
-    monkeypatch.setattr(locks, "QUERY_TIMEOUT_SECONDS", float(SECONDS))
-    question = getattr(clients, name)(catalog_host=HOST, catalog_port=front.port, catalog_sslmode="disable")
+    question = getattr(clients, name)(host=HOST, port=front.port, sslmode="disable")
     assert in_time(question, 30) is None
     front.silence()
     began = time.monotonic()
@@ -171,15 +169,3 @@ def test_a_server_that_goes_silent_is_given_up(
         assert f"within {SECONDS} s" in str(failure)
     if name == "pyiceberg":
         assert isinstance(failure, Unreachable)
-
-
-def test_a_lock_that_cannot_be_renewed_is_lost(
-    clients: Clients, front: Front, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(locks, "QUERY_TIMEOUT_SECONDS", 1.0)
-    lake = clients.platform("producer", catalog_host=HOST, catalog_port=front.port).lake
-    with closing(Lock(lake, "silent")) as lock:
-        assert lock.take(5)
-        front.silence()
-        with pytest.raises(Lost):
-            lock.save(SAVED)

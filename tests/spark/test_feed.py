@@ -19,15 +19,11 @@ import pytest
 from sluice.core.processes import exits
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Event
-from spark_jobs.common.feed.lock import Lost
-from spark_jobs.common.feed.position import Start
-from spark_jobs.common.feed.progress import Progress
-from spark_jobs.common.feed.run import TAIL_FACTOR
+from spark_jobs.common.feed.position import SavedPosition
 from spark_jobs.common.feed.sender import Sender
-from spark_jobs.common.feed.window import Window
 from spark_jobs.wiki_changes.events import rewind
 from tests.support.faulty_replay import MALFORMED, FaultyReplay
-from tests.support.feeding import FEED, PARTITIONS, SPEC, TOPIC, Feeding, Record, wait_for
+from tests.support.feeding import FEED, PARTITIONS, SPEC, TOPIC, Feeding, Record, murmur2, wait_for
 from tests.support.services import Services
 
 SEED = 20261121
@@ -178,25 +174,99 @@ def test_who_waits_for_a_silent_feed_is_woken_by_a_stop() -> None:
         read.end()
 
 
-def test_one_producer_at_a_time_and_the_next_one_goes_on_where_it_ended(feed: Feed) -> None:
+def test_the_later_producer_goes_on_and_the_earlier_one_ends(feed: Feed) -> None:
     with FaultyReplay(rate=300, from_start=True) as replay:
-        feeding = feed(replay.url, lock_seconds=1)
+        feeding = feed(replay.url)
         first = feeding.start()
         wait_for("records", feeding.count)
         second = feeding.start()
-        assert second.ends() == exits.FENCED, second.log
-        assert SPEC.name in second.log.splitlines()[-1]
-
-        # One that stands still holds the lock all the same, and goes on when it wakes up.
-        first.send(signal.SIGSTOP)
-        assert feeding.start().ends() == exits.FENCED
-        count = feeding.count()
-        first.send(signal.SIGCONT)
-        wait_for("more records", lambda: feeding.count() > count + 300)
-
-        first.kill()
-        records = feeding.finish(feeding.start(), feeding.count() + 300)
+        assert first.ends() == exits.FENCED, first.log
+        said = first.log.splitlines()[-1]
+        assert "SLU-501" in said
+        assert f"another producer of {SPEC.name}" in said
+        wait_for("more records", lambda: feeding.count() > 600)
+        assert second.process.poll() is None
+        second.stop()
+        records = feeding.records()
         assert_exactly_once(replay, records, range(len(records)))
+
+
+def test_two_that_start_at_once_end_with_one(feed: Feed) -> None:
+    with FaultyReplay(rate=300, from_start=True) as replay:
+        feeding = feed(replay.url)
+        both = [feeding.start(), feeding.start()]
+        wait_for("one end", lambda: any(one.process.poll() is not None for one in both))
+        (ended,) = (one for one in both if one.process.poll() is not None)
+        assert ended.ends() == exits.FENCED, ended.log
+        (left,) = (one for one in both if one is not ended)
+        records = feeding.finish(left, feeding.count() + 300)
+        assert_exactly_once(replay, records, range(len(records)))
+
+
+@pytest.mark.parametrize("stopped_seconds", [3.0, pytest.param(330.0, marks=pytest.mark.exhaustive)])
+def test_a_suspended_producer_sends_nothing_when_it_resumes(
+    feed: Feed, services: Services, stopped_seconds: float
+) -> None:
+    """It has events in its queue, and a transaction that is open."""
+    with FaultyReplay(rate=1_000, from_start=True, retry_ms=100) as replay:
+        feeding = feed(replay.url)
+        zombie = feeding.start()
+        wait_for("records", lambda: feeding.count() > 500, pause=0.02)
+        # Kafka stands still for a moment, so that its queue fills.
+        services.signal("kafka", signal.SIGSTOP)
+        time.sleep(0.3)
+        zombie.send(signal.SIGSTOP)
+        services.signal("kafka", signal.SIGCONT)
+        successor = feeding.start()
+        count = feeding.count()
+        wait_for("the successor's records", lambda: feeding.count() > count + 1_000)
+        time.sleep(stopped_seconds)
+        zombie.send(signal.SIGCONT)
+        assert zombie.ends() == exits.FENCED, zombie.log
+        count = feeding.count()
+        records = feeding.finish(successor, count + 1_000)
+        assert_exactly_once(replay, records, range(len(records)))
+
+
+@pytest.mark.exhaustive
+def test_a_producer_that_was_suspended_alone_resumes(feed: Feed) -> None:
+    """The broker has aborted its transaction: no other producer was there, so its runtime starts it again."""
+    with FaultyReplay(rate=1_000, from_start=True, retry_ms=100) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start()
+        wait_for("records", lambda: feeding.count() > 500, pause=0.02)
+        # Most moments are within a transaction.
+        producer.send(signal.SIGSTOP)
+        time.sleep(330)
+        producer.send(signal.SIGCONT)
+        assert producer.ends() == 1, producer.log
+        assert "SLU-509" in producer.log.splitlines()[-1]
+        records = feeding.finish(feeding.start(), feeding.count() + 1_000)
+        assert_exactly_once(replay, records, range(len(records)))
+
+
+def test_a_kill_within_a_transaction_leaves_nothing_of_it(feed: Feed) -> None:
+    with FaultyReplay(rate=500, from_start=True, retry_ms=100) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start()
+        wait_for("records", feeding.count, pause=0.02)
+
+        def is_within() -> bool:
+            """Whether the topic has records behind those that are committed, and their markers."""
+            producer.send(signal.SIGSTOP)
+            saved = feeding.saved()
+            assert saved is not None
+            if feeding.end() > sum(saved.ends.values()) + 20:
+                return True
+            producer.send(signal.SIGCONT)
+            return False
+
+        wait_for("a transaction", is_within, pause=0.3)
+        producer.kill()
+        records = feeding.finish(feeding.start(), feeding.count() + 1_000)
+        assert_exactly_once(replay, records, range(len(records)))
+        # No number is missing, so none is of a record that is not committed.
+        assert sorted(record.sequence for record in records) == [*range(1, len(records) + 1)]
 
 
 def test_a_feed_knows_where_it_was_whatever_hides_or_empties_its_topic(
@@ -210,7 +280,7 @@ def test_a_feed_knows_where_it_was_whatever_hides_or_empties_its_topic(
             producer, before = feeding.start(), feeding.count()
             wait_for("records", partial(lambda than: feeding.count() > than + 200, before), pause=0.02)
             getattr(producer, end)()
-            feeding.write_foreign(TAIL_FACTOR * FEED.max_in_flight + 100)
+            feeding.write_foreign(3_000)
         # It reads on, and is stopped; then retention deletes all.
         producer, before = feeding.start(), feeding.count()
         wait_for("records", lambda: feeding.count() > before + 50, pause=0.02)
@@ -244,29 +314,6 @@ def test_a_feed_knows_where_it_was_whatever_hides_or_empties_its_topic(
         assert feeding.start().ends() == exits.CONFIGURATION
 
 
-def test_who_loses_the_lock_ends_and_sends_nothing_more(feed: Feed, services: Services) -> None:
-    with FaultyReplay(rate=500, from_start=True) as replay:
-        feeding = feed(replay.url)
-        producer = feeding.start_thread()
-        wait_for("records", feeding.count)
-        connection = services.postgres()
-        with connection, connection.cursor() as cursor:
-            cursor.execute(
-                "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s",
-                (f"sluice producer of {SPEC.name}",),
-            )
-            assert cursor.fetchall() == [(True,)]
-        connection.close()
-        assert isinstance(producer.ends(), Lost)
-        # What it had handed over was not waited for; the next one sends what lacks.
-        count = feeding.count()
-        successor = feeding.start_thread()
-        wait_for("more records", lambda: feeding.count() > count + 500)
-        successor.end()
-        records = feeding.records()
-        assert_exactly_once(replay, records, range(len(records)))
-
-
 def test_it_sends_heartbeats_while_its_source_is_away(feed: Feed) -> None:
     with FaultyReplay(rate=100, from_start=True, seed=7) as replay:
         feeding, port, start = feed(replay.url), replay.port, replay.feed.start
@@ -293,7 +340,7 @@ def test_it_sends_heartbeats_while_its_source_is_away(feed: Feed) -> None:
     assert later["pid"] == os.getpid()
     assert gone - 5 < later["since"] / 1000 <= gone + 1
     assert "refused" in later["detail"]
-    assert sum(ends.values()) == feeding.count() > 0
+    assert sum(ends.values()) == feeding.end() > 0
     with FaultyReplay(rate=100, from_start=True, seed=7, port=port, start=start) as replay:
         wait_for("a heartbeat", heartbeat_in("streaming"), 90)
         producer.end()
@@ -309,6 +356,8 @@ def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
     total = 20_000
     with FaultyReplay(rate=0, total=total, retry_ms=100) as replay:
         feeding = feed(replay.url, max_in_flight=500)
+        # Else half of them are sent before the first commit is seen.
+        replay.set_faults(bytes_per_second=4_000_000)
         producer = feeding.start()
         wait_for("records", feeding.count, pause=0.02)
         services.signal("kafka", signal.SIGSTOP)
@@ -346,34 +395,18 @@ def test_a_topic_that_is_not_there_is_said(feed: Feed) -> None:
 
 def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services: Services) -> None:
     feeding = feed("http://127.0.0.1:9/v2/stream/recentchange")
-    window = Window(10, "m")
     # The topic of the test has the broker's limit, as a topic without a config of its own.
-    topic = services.stack.platform("producer").kafka, SPEC.topic.__class__(TOPIC, PARTITIONS)
-    progress = Progress("f", Start("id", dict.fromkeys(range(PARTITIONS), 0)), 10)
-    sender = Sender(*topic, "f", window, progress, 1)
+    topic = SPEC.topic.__class__(TOPIC, PARTITIONS)
+    sender = Sender(services.stack.platform("producer").kafka, SPEC.name, topic, 10)
+    sender.fence(lambda: False)
+    sender.begin(SavedPosition("id", "f"))
     texts = ["x" * (2 << 20), "x" * sender.max_bytes, "short"]
     for text in texts:
         sender.send(Event(text[:1] + str(len(text)), key="k"), text, None, lambda: None)
     deadline = time.monotonic() + 30
-    while len(window) and time.monotonic() < deadline:
-        sender.poll(0.1)
-    assert len(window) == 0
+    assert sender.commit(None, lambda: time.monotonic() > deadline, with_ids=True)
     records = feeding.records()
     assert [record.value for record in records] == [text.encode()[: sender.max_bytes] for text in texts]
     assert [record.headers.get("original-size") for record in records] == [b"2097152", None, None]
-    assert sum(progress.ends.values()) == 3
-
-
-def murmur2(data: bytes) -> int:
-    """Kafka's, positive: org.apache.kafka.common.utils.Utils.toPositive(murmur2(key))."""
-    mixed, mask = 0x5BD1E995, 0xFFFFFFFF
-    hashed = 0x9747B28C ^ len(data)
-    whole = len(data) // 4 * 4
-    for begin in range(0, whole, 4):
-        k = int.from_bytes(data[begin : begin + 4], "little") * mixed & mask
-        k = (k ^ (k >> 24)) * mixed & mask
-        hashed = (hashed * mixed & mask) ^ k
-    if data[whole:]:
-        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * mixed & mask
-    hashed = (hashed ^ (hashed >> 13)) * mixed & mask
-    return (hashed ^ (hashed >> 15)) & 0x7FFFFFFF
+    assert sum(sender.saved.ends.values()) == feeding.end() == 4
+    sender.abandon()

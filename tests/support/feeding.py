@@ -11,21 +11,26 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from local.base import REPO
 from local.services import postgres
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.broker_topics import BrokerTopics
+from sluice.clients.kafka.consumers import written_offsets
 from sluice.config import overrides, streams
+from sluice.config.sections.topic import POSITIONS_TOPIC
 from sluice.core.processes import exits
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.run import FeedProducer, find_start
+from spark_jobs.common.feed.position import SavedPosition
+from spark_jobs.common.feed.records import ids_key, position_key
+from spark_jobs.common.feed.resume import load_position
+from spark_jobs.common.feed.run import start
 from spark_jobs.wiki_changes.events import read, rewind
 from tests.support.services import Services
 
@@ -101,18 +106,12 @@ class Thread:
 
     def _run(self) -> None:
         try:
-            with closing(Lock(self._platform.lake, NAME)) as lock:
-                assert lock.take(10)
-                self._produce(lock)
+            source = Source(read, rewind)
+            producer = start(SPEC, FEED, self._url, self._platform, source, self._stop)
+            producer.heartbeat_seconds = HEARTBEAT_INTERVAL
+            producer.run_until(self._stop)
         except BaseException as error:
             self.failure = error
-
-    def _produce(self, lock: Lock) -> None:
-        source, kafka = Source(read, rewind), self._platform.kafka
-        start = find_start(SPEC, FEED, self._url, kafka, lock)
-        producer = FeedProducer(SPEC, FEED, self._url, kafka, source, start, lock)
-        producer.heartbeat_seconds = HEARTBEAT_INTERVAL
-        producer.run_until(self._stop)
 
     def ends(self, seconds: float = 20) -> BaseException | None:
         """What it failed by, once it has ended by itself; that is no failure of the test's any more."""
@@ -139,7 +138,7 @@ class Feeding:
         self._started: list[ProducerProcess] = []
         self._threads: list[Thread] = []
         services.make_topic(TOPIC, PARTITIONS)
-        assert self.count() == 0
+        assert self.end() == 0
         self._forget_position()
         platform = services.stack.home.platform / "producer.toml"
         own = folder / "producer.toml"
@@ -156,10 +155,32 @@ class Feeding:
         }
 
     def _forget_position(self) -> None:
-        """The feed never ran: the tests share a database."""
+        """The feed never ran: the tests share a broker and a database."""
+        self.make_positions_topic()
+        producer = Producer({**self.services.kafka, "log_level": 0})
+        for key in (position_key(NAME), ids_key(NAME)):
+            producer.produce(POSITIONS_TOPIC.name, None, key, 0)
+        assert producer.flush(30) == 0
         self.services.postgres().close()
         with postgres.cursor(self.services.stack.context, "lake") as cursor:
             cursor.execute("drop table if exists sluice_feed_positions")
+
+    def make_positions_topic(self) -> None:
+        """As a load does."""
+        airflow = KafkaAdmin(self.services.stack.platform("airflow").kafka)
+        BrokerTopics(airflow).provision(POSITIONS_TOPIC)
+
+    def saved(self) -> SavedPosition | None:
+        """The position that is committed."""
+        return load_position(self.services.stack.platform("producer").kafka, NAME)
+
+    def count(self) -> int:
+        """How many events are committed. Raises what a producer in a thread failed by unless
+        :meth:`Thread.ends` told of it: no event would come."""
+        for failed in (thread.failure for thread in self._threads if thread.failure is not None):
+            raise failed
+        saved = self.saved()
+        return 0 if saved is None else saved.next_sequence - 1
 
     def start(self) -> ProducerProcess:
         command = [sys.executable, *SPEC.component("producer").arguments]
@@ -220,19 +241,19 @@ class Feeding:
         admin.delete_topics([TOPIC])[TOPIC].result(20)
         wait_for("the topic's end", lambda: TOPIC not in admin.list_topics(timeout=10).topics)
         self.services.make_topic(TOPIC, PARTITIONS)
-        assert self.count() == 0
+        assert self.end() == 0
 
     def is_quiet(self, seconds: float = 1.0) -> bool:
         """Whether nothing arrives for so long."""
-        before = self.count()
+        before = self.end()
         time.sleep(seconds)
-        return self.count() == before
+        return self.end() == before
 
     def records(self) -> list[Record]:
-        """The feed's records that the topic keeps, each partition in its order."""
+        """The feed's committed records that the topic keeps, each partition in its order."""
         consumer = Consumer(
             {**self.services.kafka, "group.id": "sluice-reader-test", "log_level": 0}
-            | {"enable.auto.commit": False, "auto.offset.reset": "earliest"}
+            | {"enable.auto.commit": False, "auto.offset.reset": "earliest", "enable.partition.eof": True}
         )
         bounds = {
             partition: consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=20)
@@ -240,16 +261,19 @@ class Feeding:
         }
         consumer.assign([TopicPartition(TOPIC, *place) for place in ((p, b) for p, (b, _) in bounds.items())])
         found: list[Record] = []
-        left = sum(end - begin for begin, end in bounds.values())
+        left = {partition for partition, (begin, end) in bounds.items() if begin < end}
         deadline = time.monotonic() + 60
         while left:
             assert time.monotonic() < deadline, f"read {len(found)} of {bounds}"
             for message in consumer.consume(1000, timeout=0.2):
-                assert message.error() is None, message.error()
-                left -= 1
                 partition, offset, value = message.partition(), message.offset(), message.value()
                 assert partition is not None
                 assert offset is not None
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, error
+                    left -= {partition} if offset >= bounds[partition][1] else set()
+                    continue
                 assert value is not None
                 headers = {
                     name: text
@@ -261,27 +285,20 @@ class Feeding:
         consumer.close()
         return sorted(found, key=lambda record: (record.partition, record.offset))
 
-    def count(self) -> int:
-        """How many records the topic holds.
+    def end(self) -> int:
+        """The sum of the partitions' end offsets: markers of transactions and aborted records have some, too.
 
-        Asked again for 30 s: a new or restarted broker may answer before its partitions have leaders. Raises
-        what a producer in a thread failed by unless :meth:`Thread.ends` told of it: no record would come.
+        Asked again for 30 s: a new or restarted broker may answer before its partitions have leaders.
         """
-        for failed in (thread.failure for thread in self._threads if thread.failure is not None):
-            raise failed
-        consumer = Consumer({**self.services.kafka, "group.id": "sluice-reader-test", "log_level": 0})
-        places = [TopicPartition(TOPIC, partition) for partition in range(PARTITIONS)]
+        kafka = self.services.stack.platform("producer").kafka
         deadline = time.monotonic() + 30
-        try:
-            while True:
-                try:
-                    return sum(consumer.get_watermark_offsets(place, timeout=20)[1] for place in places)
-                except KafkaException:
-                    if time.monotonic() > deadline:
-                        raise
-                    time.sleep(0.05)
-        finally:
-            consumer.close()
+        while True:
+            try:
+                return sum(end for _, end in written_offsets(kafka, TOPIC).values())
+            except KafkaException:
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.05)
 
 
 def wait_for(what: str, is_so: Callable[[], object], seconds: float = 120, pause: float = 0.1) -> None:
@@ -289,3 +306,18 @@ def wait_for(what: str, is_so: Callable[[], object], seconds: float = 120, pause
     while not is_so():
         assert time.monotonic() < deadline, f"not in {seconds:g} s: {what}"
         time.sleep(pause)
+
+
+def murmur2(data: bytes) -> int:
+    """Kafka's, positive: org.apache.kafka.common.utils.Utils.toPositive(murmur2(key))."""
+    mixed, mask = 0x5BD1E995, 0xFFFFFFFF
+    hashed = 0x9747B28C ^ len(data)
+    whole = len(data) // 4 * 4
+    for begin in range(0, whole, 4):
+        k = int.from_bytes(data[begin : begin + 4], "little") * mixed & mask
+        k = (k ^ (k >> 24)) * mixed & mask
+        hashed = (hashed * mixed & mask) ^ k
+    if data[whole:]:
+        hashed = (hashed ^ int.from_bytes(data[whole:], "little")) * mixed & mask
+    hashed = (hashed ^ (hashed >> 13)) * mixed & mask
+    return (hashed ^ (hashed >> 15)) & 0x7FFFFFFF

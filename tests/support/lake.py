@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
 from sqlite3 import Connection, connect
-from typing import Any
+from typing import Any, cast
 from uuid import uuid4
 
 import pyarrow as pa
-from pyiceberg.catalog.sql import IcebergTables
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.table import Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import update_table_metadata
@@ -181,7 +181,7 @@ def quarantine(lake: Lake, rows: list[dict[str, object]], properties: dict[str, 
 
 def restore_catalog(lake: Lake, locations: Mapping[str, str]) -> None:
     """Set the metadata files of these tables, as a restored backup of the catalog's database does."""
-    with Session(lake.catalog.engine) as session, session.begin():
+    with Session(cast("SqlCatalog", lake.catalog).engine) as session, session.begin():
         for name, location in locations.items():
             namespace, table = name.split(".")
             row = update(IcebergTables).where(

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from confluent_kafka import ConsumerGroupTopicPartitions, Producer
@@ -19,6 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.config.platform import Platform
+from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
@@ -37,6 +38,13 @@ from tests.support.services import Services
 PARTITIONS = 2
 
 
+def activate(spark: SparkSession) -> None:
+    """Iceberg's and Spark's Java code takes its configuration from this session, in every thread."""
+    sessions = cast("Any", spark._jvm).org.apache.spark.sql.classic.SparkSession
+    sessions.setActiveSession(spark._jsparkSession)
+    sessions.setDefaultSession(spark._jsparkSession)
+
+
 class Stream:
     """A stream by its name, and what is to be known of it."""
 
@@ -44,16 +52,25 @@ class Stream:
     is_own = False
 
     def __init__(
-        self, spark: SparkSession, services: Services, name: str, root: str, by: tuple[str, ...] = ()
+        self,
+        spark: SparkSession,
+        services: Services,
+        name: str,
+        root: str,
+        by: tuple[str, ...] = (),
+        catalog: str = SQL,
     ) -> None:
-        self.spark, self.services = spark, services
+        # A session keeps the catalog that it has opened.
+        self._first, self.spark = spark, spark if catalog == SQL else spark.newSession()
+        activate(self.spark)
+        self.services = services
         self.spec = self.spec_of(name, by)
-        consumer = services.stack.platform("consumer")
+        consumer = services.on_rest("consumer") if catalog == REST else services.stack.platform("consumer")
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():
-            spark.conf.set(key, value)
-        tables.ensure(spark, self.spec, self.record())
+            self.spark.conf.set(key, value)
+        tables.ensure(self.spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
         # Kept: one without a reference is gone before it has answered.
         self._admin = AdminClient({**services.kafka, "log_level": 0})
@@ -121,12 +138,14 @@ class Stream:
     def restore_catalog(self, location: str, name: str = "") -> None:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
-        with closing(Lake.open(self.platform)) as opened:
+        # The database, which a REST catalog has behind it.
+        with closing(Lake.open(self.services.stack.platform("consumer"))) as opened:
             restore_catalog(opened, {name or self.spec.table: location})
 
     def stop(self) -> None:
         for consumption in self.started:
             consumption.query.stop()
+        activate(self._first)
 
     def send(self, each: int, partitions: int = PARTITIONS) -> None:
         """So many records into each partition."""

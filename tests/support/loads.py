@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from airflow.sdk.exceptions import TaskDeferred
-from pyiceberg.catalog.sql import IcebergTables
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from sqlalchemy import update
 from sqlalchemy.orm import Session
 
@@ -114,7 +114,7 @@ class Loads:
 
     def restore(self, location: str) -> None:
         """As a restored backup of the catalog's database."""
-        with Session(self.lake.catalog.engine) as session:
+        with Session(cast("SqlCatalog", self.lake.catalog).engine) as session:
             session.execute(
                 update(IcebergTables)
                 .where(IcebergTables.table_name == lakes.TABLE.split(".")[1])

@@ -22,10 +22,12 @@ from local.runtime.context import Context
 from local.runtime.ports import Network
 from local.runtime.registry_access import registry_section
 from local.runtime.supervisord import Program
-from local.services import kafka, minio, postgres, registry
-from local.setup.optional import ensure_registry
+from local.services import kafka, minio, postgres, registry, rest_catalog
+from local.setup.optional import ensure_registry, ensure_rest_catalog
 from local.stack.stack import Stack, wait_until
-from sluice.config.platform import ROLES
+from sluice.config import platform
+from sluice.config.platform import ROLES, Platform
+from sluice.config.reading.toml import dump
 from tests.support.jvm import QUICK
 
 START_SECONDS = 60
@@ -73,6 +75,30 @@ class Services:
         self._start(registry.program(context), lambda: registry.probe(context))
         return str(registry_section("reader", context.network, context.secrets)["url"])
 
+    @cached_property
+    def rest_catalog_context(self) -> Context:
+        """The context of a stack that has a REST catalog."""
+        return replace(self.stack.context, rest_catalog=ensure_rest_catalog().path)
+
+    @cached_property
+    def rest_catalog(self) -> str:
+        """Iceberg's REST catalog on that PostgreSQL and that MinIO. Returns its address; the roles' tokens
+        are `catalog_<role>` among the secrets."""
+        context = self.rest_catalog_context
+        self.postgres  # noqa: B018
+        self.minio  # noqa: B018
+        postgres.provision(context)
+        minio.provision(context, self.s3_users)
+        rest_catalog.prepare(context)
+        self._start(rest_catalog.program(context), lambda: rest_catalog.probe(context))
+        return rest_catalog.url(context)
+
+    def on_rest(self, role: str) -> Platform:
+        """A role's platform file with that REST catalog; those that are written have PostgreSQL."""
+        context, address = self.rest_catalog_context, self.rest_catalog
+        made = roles.documents(self.stack.home, context.network, context.secrets, rest_catalog=True)[role]
+        return platform.parse(dump(made), f"{role} on {address}")
+
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""
         admin = AdminClient({**self.kafka, "log_level": 0})
@@ -110,8 +136,13 @@ class Services:
         context = self.stack.context
         minio.prepare(context)
         self._start(minio.program(context), lambda: minio.probe(context))
-        minio.provision(context, {r: (f"sluice-{r}", self.stack.secrets[f"minio_{r}"]) for r in ROLES})
+        minio.provision(context, self.s3_users)
         return minio.admin_s3(context)
+
+    @property
+    def s3_users(self) -> dict[str, tuple[str, str]]:
+        """MinIO's logins of the roles."""
+        return {role: (f"sluice-{role}", self.stack.secrets[f"minio_{role}"]) for role in ROLES}
 
     @property
     def minio_url(self) -> str:

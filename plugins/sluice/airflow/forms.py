@@ -152,7 +152,8 @@ def _feed() -> dict[str, Param]:
             minimum=1,
             maximum=10_000_000,
             title="Events",
-            description="Number of events to wait for, unless the timeout is over before",
+            description="Number of events to wait for, unless the timeout is over before. By offsets: of a "
+            "second's events each partition has one more",
         ),
         "minutes": Param(
             5,

@@ -117,6 +117,7 @@ def add(app: typer.Typer) -> None:
     """Add the commands that need the systems only."""
     for command in (load, change, sql, put, batches, trace, schema):
         app.command(rich_help_panel=PANEL)(command)
+    app.command("catalog-check", rich_help_panel=PANEL)(catalog_check)
     app.command("new-stream", rich_help_panel=PANEL)(new_stream)
 
 
@@ -216,6 +217,17 @@ def schema(context: typer.Context, stream: Stream, json: AsJson = False) -> None
     from sluice.cli import schema as command
 
     raise typer.Exit(command.show_schema(host_of(context).installation(), stream, json))
+
+
+def catalog_check(
+    context: typer.Context,
+    role: Annotated[str, typer.Option(help="Whose login is used: one that writes tables")] = "consumer",
+    json: AsJson = False,
+) -> None:
+    """Try on a scratch table whether the catalog keeps what a writer relies on; exit code 1 if not."""
+    from sluice.cli import catalog_check as command
+
+    raise typer.Exit(command.check_catalog(host_of(context).installation(), role, json))
 
 
 def new_stream(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Annotated
+from typing import Annotated, Any
 
-from sluice.config import postgresql
-from sluice.config.platform_sections import checkpoints, kafka, kubernetes, metrics, registry
+from sluice.config.platform_sections import catalog, checkpoints, kafka, kubernetes, metrics, registry
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.kubernetes import Kubernetes, Strimzi
@@ -61,7 +60,9 @@ class Platform:
 
 def parse(text: str, where: str) -> Platform:
     """Raises ConfigError naming ``where`` and the key."""
-    platform = build(Platform, config.toml(text, where), where)
+    document = config.toml(text, where)
+    _check_old_keys(document, where)
+    platform = build(Platform, document, where)
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
     kafka.check(platform.kafka, where)
@@ -74,10 +75,7 @@ def parse(text: str, where: str) -> Platform:
         kubernetes.check(platform.kubernetes, where)
     if platform.registry:
         registry.check(platform.registry, where)
-    lake = platform.lake
-    keys = "catalog_sslmode", "catalog_sslrootcert"
-    declared = lake.catalog_host, lake.catalog_sslmode, lake.catalog_sslrootcert
-    postgresql.check_ssl(f"{where}: [lake]", *declared, keys)
+    catalog.check(platform.lake.catalog, f"{where}: [lake.catalog]")
     urls = {f"feeds {stream}": url for stream, url in platform.feeds.items()}
     if platform.supervisor:
         urls["supervisor url"] = platform.supervisor.url
@@ -86,6 +84,17 @@ def parse(text: str, where: str) -> Platform:
     for key, url in urls.items():
         check_url(url, f"{where}: {key}")
     return platform
+
+
+def _check_old_keys(document: Mapping[str, Any], where: str) -> None:
+    """Raise ConfigError for a catalog as it was declared before ``[lake.catalog]``, with what it is now."""
+    lake = document.get("lake")
+    old = [key for key in lake if key.startswith("catalog_")] if isinstance(lake, dict) else []
+    if old:
+        raise ConfigError(
+            f'{where} lake: {old[0]} is now in [lake.catalog]. Fix: write there type = "sql", uri = '
+            '"postgresql://host:port/database", username and password, and the others as they were'
+        )
 
 
 def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:

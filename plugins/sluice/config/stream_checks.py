@@ -20,6 +20,7 @@ from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import (
     LOG_APPEND_TIME,
     MAX_MESSAGE,
+    POSITIONS_TOPIC,
     PROGRESS_TOPIC,
     TIMESTAMP_TYPE,
     UNDECLARED,
@@ -253,7 +254,6 @@ def _check_queries(spec: StreamSpec, where: str) -> None:
                 f'"{TIMESTAMP_TYPE}" = "{LOG_APPEND_TIME}" below [topic.config]'
             )
     query_spec.check_places(spec.queries, where)
-    if f"topic {PROGRESS_TOPIC.name}" in topics(spec):
-        raise ConfigError(
-            f"{where}: topic {PROGRESS_TOPIC.name!r} is reserved for progress. Fix: use another"
-        )
+    for reserved, purpose in ((PROGRESS_TOPIC, "progress"), (POSITIONS_TOPIC, "positions of feeds")):
+        if f"topic {reserved.name}" in topics(spec):
+            raise ConfigError(f"{where}: topic {reserved.name!r} is reserved for {purpose}. Fix: use another")

@@ -44,6 +44,8 @@ class ErrorCode(StrEnum):
     TABLE_LOST = "SLU-223", "Table lost by the catalog"
     LAKE_FILE_MISSING = "SLU-224", "File of a table is gone"
     TABLE_REPLACED = "SLU-225", "Table replaced by another one"
+    CATALOG_PERMISSION = "SLU-226", "Catalog refuses the login"
+    CATALOG_BROKEN = "SLU-227", "Catalog breaks a promise"
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
@@ -137,6 +139,7 @@ PERMANENT = frozenset(
         ErrorCode.INCOMPATIBLE_SCHEMA,
         ErrorCode.TABLE_LOST,
         ErrorCode.TABLE_REPLACED,
+        ErrorCode.CATALOG_BROKEN,
         ErrorCode.LAKE_FILE_MISSING,
         ErrorCode.REGISTRY_CHANGED,
         ErrorCode.SCHEMA_INCOMPATIBLE,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,9 +10,6 @@ from dataclasses import dataclass
 from spark_jobs.common.feed.client import Activity, Client, Frame
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.sender import Sender
-from spark_jobs.common.feed.window import Window
-
-_CHECK_SECONDS = 0.2
 
 
 class RecentIds:
@@ -64,7 +60,6 @@ class Reader:
         client: Client,
         source: Source,
         recent_ids: RecentIds,
-        window: Window,
         sender: Sender,
         activity: Activity,
         stop: threading.Event,
@@ -74,7 +69,6 @@ class Reader:
         self._client = client
         self._source = source
         self._recent_ids = recent_ids
-        self._window = window
         self._sender = sender
         self._activity = activity
         self._stop = stop
@@ -96,7 +90,7 @@ class Reader:
 
     def _run(self) -> None:
         try:
-            for frame in self._client.events(self._window.low_water_mark):
+            for frame in self._client.events(self._sender.position):
                 self._handle(frame)
         except _Stopped:
             return
@@ -107,29 +101,19 @@ class Reader:
     def _handle(self, frame: Frame) -> None:
         event = self._source.read(frame.data, frame.position)
         position = frame.position or None
-        self._wait_for_room()
         if event.is_canary:
             self.counts.canary += 1
-            self._window.skip(position)
+            self._sender.skip(position)
         elif self._recent_ids.is_duplicate(event.event_id):
             self.counts.duplicate += 1
-            self._window.skip(position)
+            self._sender.skip(position)
         else:
             self._sender.send(event, frame.data, position, self._wait)
+            self._activity.blocked(False)
             self.counts.sent += 1
             self.counts.malformed += event.malformed is not None
 
-    def _wait_for_room(self) -> None:
-        if not self._window.has_room(0):
-            while not self._window.has_room(_CHECK_SECONDS):
-                self._note_blocked()
-            self._activity.blocked(False)
-
     def _wait(self) -> None:
-        self._note_blocked()
-        time.sleep(_CHECK_SECONDS)
-
-    def _note_blocked(self) -> None:
         if self._stop.is_set():
             raise _Stopped
         self._activity.blocked(True)

@@ -1,95 +1,60 @@
-"""Read from the topic where the feed can be resumed, and which events it holds."""
+"""Read from Kafka where the feed was: the committed position, and the feed's records behind the saved ids."""
 
 from __future__ import annotations
 
-import time
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import closing
-from dataclasses import replace
 from typing import Any, cast
 
 from confluent_kafka import Message
 
-from sluice.clients.kafka.consumers import RANGE_SETTINGS, begin_and_end_offsets, consumer, read_range
+from sluice.clients.kafka.compacted import newest_values
+from sluice.clients.kafka.consumers import RANGE_SETTINGS, consumer, read_range, written_offsets
 from sluice.config.platform_sections.kafka import Kafka
-from spark_jobs.common.feed.position import SavedPosition, StreamPosition, Tail, read_starts
-from spark_jobs.common.feed.sender import EVENT_ID, FEED, RESUME, SEQUENCE
+from sluice.config.sections.topic import POSITIONS_TOPIC
+from spark_jobs.common.feed.position import FeedRecord, SavedPosition, Tail
+from spark_jobs.common.feed.records import feed_record, ids_key, position_key
 from spark_jobs.common.kafka.offsets import Topic
 
+# Also waits for transactions: on the topic of positions, of another feed's producer that was killed.
 READ_SECONDS = 60.0
 _SETTINGS: Mapping[str, Any] = {
     **RANGE_SETTINGS,
+    "isolation.level": "read_committed",
     "fetch.wait.max.ms": 100,
     "queued.max.messages.kbytes": 32 * 1024,
 }
-# Records of a killed producer may still arrive; the topic must be unchanged for this long.
-SETTLE_SECONDS = 1.0
-MAX_ROUNDS = 30
-# Records of all partitions; a saved position further back is compared with the last ones only.
+# Records of all partitions, of other programs too.
 MAX_READ_BACK = 500_000
 
 
-def stream_position(headers: Iterable[tuple[str, str | bytes | None]]) -> StreamPosition | None:
-    """The feed headers of a record; None for a record of another producer."""
-    values = {name: value for name, value in headers if isinstance(value, bytes)}
-    try:
-        sequence, event_id = int(values[SEQUENCE]), values[EVENT_ID].decode()
-        resume, feed = (values[name].decode() if name in values else None for name in (RESUME, FEED))
-    except (KeyError, ValueError):
-        return None
-    return StreamPosition(sequence, event_id, resume, feed)
+def load_position(kafka: Kafka, stream: str) -> SavedPosition | None:
+    """The stream's committed position; None before the first. Raises as :func:`newest_values`."""
+    keys = position_key(stream), ids_key(stream)
+    position, ids = map(newest_values(kafka, POSITIONS_TOPIC.name, keys, READ_SECONDS).get, keys)
+    return None if position is None else SavedPosition.parse(position, ids)
 
 
-def tail_of(
-    records: Iterable[StreamPosition],
-    topic_id: str,
-    bounds: Mapping[int, tuple[int, int]],
-    starts: Mapping[int, int],
-    is_complete: bool,
-) -> Tail:
-    """The tail of a topic whose own ``records`` were read from ``starts`` on; ``is_complete``: as
-    :func:`read_starts` gave it."""
-    ordered = sorted(records, key=lambda record: record.sequence)
-    own = Counter(record.place[0] for record in ordered)
-    hidden = [
-        partition
-        for partition, (begin, end) in sorted(bounds.items())
-        if not is_complete and starts[partition] > begin and own[partition] < end - starts[partition]
-    ]
-    return Tail(topic_id, dict(bounds), ordered, hidden)
+def read_tail(kafka: Kafka, topic: str, saved: SavedPosition | None) -> Tail:
+    """Read the topic from the offsets on at which ``saved`` has ids. Call it when no other producer may send.
 
-
-def read_tail(kafka: Kafka, topic: str, saved: SavedPosition | None, depth: int) -> Tail:
-    """Read the topic from where ``saved`` says, or the last ``depth`` records of each partition, until no
-    more arrive.
-
-    Raises as :mod:`sluice.clients.kafka.consumers`, and RuntimeError if the topic keeps growing.
+    Raises as :mod:`sluice.clients.kafka.consumers`.
     """
-    topic_id = Topic(kafka, topic).id()
+    topic_id, positions_id = (Topic(kafka, name).id() for name in (topic, POSITIONS_TOPIC.name))
+    bounds = written_offsets(kafka, topic)
+    if saved is None or saved.topic_id != topic_id:
+        return Tail(topic_id, positions_id, bounds)
+    ends = {partition: end for partition, (_, end) in bounds.items()}
+    starts = {p: min(max(begin, saved.ids_ends.get(p, 0)), ends[p]) for p, (begin, _) in bounds.items()}
+    if sum(ends[partition] - start for partition, start in starts.items()) > MAX_READ_BACK:
+        return Tail(topic_id, positions_id, bounds, None)
     with closing(consumer(kafka, f"sluice-{topic}-records", _SETTINGS)) as reader:
-        bounds = begin_and_end_offsets(reader, topic)
-        first, is_complete = read_starts(saved, topic_id, bounds, depth, MAX_READ_BACK)
-        starts, ends = dict(first), {partition: end for partition, (_, end) in bounds.items()}
-        records: list[StreamPosition] = []
-        for _ in range(MAX_ROUNDS):
-            records += _records(read_range(reader, topic, starts, ends, READ_SECONDS))
-            time.sleep(SETTLE_SECONDS)
-            starts, bounds = ends, begin_and_end_offsets(reader, topic)
-            ends = {partition: end for partition, (_, end) in bounds.items()}
-            if ends == starts:
-                return tail_of(records, topic_id, bounds, first, is_complete)
-    raise RuntimeError(
-        "the topic grows although no producer holds the lock: another program writes to it; end that first"
-    )
+        records = feed_records(read_range(reader, topic, starts, ends, READ_SECONDS))
+    return Tail(topic_id, positions_id, bounds, records)
 
 
-def _records(messages: Iterable[Message]) -> list[StreamPosition]:
-    found = []
-    for message in messages:
-        headers = cast(list[tuple[str, bytes | None]], message.headers() or [])
-        position = stream_position(headers)
-        if position is not None:
-            place = cast(int, message.partition()), cast(int, message.offset())
-            found.append(replace(position, place=place))
-    return found
+def feed_records(messages: Iterable[Message]) -> list[FeedRecord]:
+    """The feed's own records, by their sequence."""
+    headers = (cast(list[tuple[str, bytes | None]], message.headers() or []) for message in messages)
+    found = (record for record in map(feed_record, headers) if record is not None)
+    return sorted(found, key=lambda record: record.sequence)

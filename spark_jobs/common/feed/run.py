@@ -6,24 +6,28 @@ import json
 import logging
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 
+from confluent_kafka import KafkaException
+
 from sluice.config import platform as platforms
 from sluice.config import streams
+from sluice.config.platform import Platform
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.feed import LATEST, Feed
 from sluice.config.stream import StreamSpec
 from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL
 from spark_jobs.common.feed.client import Activity, Client
 from spark_jobs.common.feed.event import Source
-from spark_jobs.common.feed.lock import Lock
-from spark_jobs.common.feed.position import SavedPosition, Start, gap, resume, unknown
-from spark_jobs.common.feed.progress import Progress
+from spark_jobs.common.feed.former import Former
+from spark_jobs.common.feed.position import SavedPosition, gap, resume, unknown
 from spark_jobs.common.feed.reader import Counts, Reader, RecentIds
-from spark_jobs.common.feed.resume import read_tail
-from spark_jobs.common.feed.sender import Sender, Undelivered, feed_name
-from spark_jobs.common.feed.window import Window
+from spark_jobs.common.feed.records import feed_name
+from spark_jobs.common.feed.resume import load_position, read_tail
+from spark_jobs.common.feed.sender import Sender
+from spark_jobs.common.feed.transaction import TRANSACTION_SECONDS, EpochEnded, Undelivered
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
 from spark_jobs.common.spark.failures import Fenced
 from spark_jobs.common.spark.functions import function
@@ -33,25 +37,28 @@ log = logging.getLogger(__name__)
 
 # As long as a broker's restart may take; after that the process ends, and the next one resumes.
 DELIVERY_SECONDS = 300.0
-# The longest flush at a stop; the next start reads again what Kafka has not acknowledged by then.
+_NOT_TAKEN = f"Kafka has not taken a transaction for {DELIVERY_SECONDS:.0f} s"
+# The longest commit at a stop; the next start reads again what Kafka has not committed by then.
 FLUSH_SECONDS = 8.0
 LOG_SECONDS = 60.0
+# From a transaction's first event to its commit. Each takes an offset of every partition that has events, and
+# consumers read its events after it.
+COMMIT_SECONDS = 1.0
 # Between two saves of the ids of sent events, which are half a megabyte: much less than retention leaves a
-# topic's newest records.
+# topic's newest records. A start reads the events since then.
 IDS_SECONDS = 300.0
 _POLL_SECONDS = 0.5
 _END_SECONDS = 3.0
-# Ids that are remembered, and that are read back of each partition, per event that may be in flight: the
-# duplicates of a rewound position come on top of those in flight.
+# Ids that are remembered, per event that may be in flight: the duplicates of a rewound position come on top
+# of those in flight. When as many are not saved, they are.
 _RECENT_FACTOR = 20
-TAIL_FACTOR = 2
 
 
 def run(name: str) -> int:
     """Produce for stream ``name`` until SIGTERM or SIGINT; returns the exit code.
 
-    143: ended as asked. 76: another producer runs, or may run. 78: its position is unknown, or its
-    declaration wrong. 1: any other failure.
+    143: ended as asked. 76: a later producer runs, or one of an earlier release. 78: its position is unknown,
+    or its declaration wrong. 1: any other failure.
     """
     # httpx logs every request; the client below logs more of each.
     logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -68,124 +75,147 @@ def _produce(name: str, stop: threading.Event) -> None:
     spec, platform = streams.load(name), platforms.load("producer")
     url = spec.feed_url(platform.feeds)
     assert spec.feed is not None
-    feed = spec.feed
-    events = source(spec, feed)
-    with closing(Lock(platform.lake, name)) as lock:
-        if not lock.take(feed.lock_seconds, stop.is_set):
-            if stop.is_set():
-                return
-            raise Fenced(f"another producer of {name} holds the lock; waited {feed.lock_seconds} s for it")
-        start = find_start(spec, feed, url, platform.kafka, lock)
-        log.info("started url=%s position=%s ids_read_back=%d", url, start.position or LATEST, len(start.ids))
-        producer = FeedProducer(spec, feed, url, platform.kafka, events, start, lock)
-        unacknowledged = producer.run_until(stop)
-        log.info("stopped: %s", producer.counts.message())
-        if unacknowledged:
-            log.warning("events=%d not acknowledged; the next start reads them again", unacknowledged)
+    events = source(spec, spec.feed)
+    producer = start(spec, spec.feed, url, platform, events, stop)
+    uncommitted = producer.run_until(stop)
+    log.info("stopped: %s", producer.counts.message())
+    if uncommitted:
+        log.warning("events=%d not committed; the next start reads them again", uncommitted)
 
 
-def find_start(spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, lock: Lock) -> Start:
-    """Where to begin, under the lock. Raises PositionUnknown, and as :func:`read_tail`."""
-    saved = lock.load()
-    tail = read_tail(kafka, spec.topic.name, saved, TAIL_FACTOR * feed.max_in_flight)
-    start = resume(tail, saved, feed_name(url), feed)
-    if start.decision is not None and (saved is None or start.decision != saved.decision):
-        log.warning("position decided: %s", json.dumps(start.decision))
-    return start
+def start(
+    spec: StreamSpec, feed: Feed, url: str, platform: Platform, events: Source, stop: threading.Event
+) -> FeedProducer:
+    """Fence the stream's producer, find where it was, and save that again as the new one.
+
+    Raises PositionUnknown, Fenced, Undelivered, and as :func:`read_tail`.
+    """
+    deadline = time.monotonic() + feed.lock_seconds
+    sender = Sender(platform.kafka, spec.name, spec.topic, feed.max_in_flight)
+    try:
+        sender.fence(lambda: stop.is_set() or time.monotonic() > deadline)
+        with closing(Former(platform, spec.name)) as former:
+            begin = find_start(spec, feed, url, platform.kafka, former)
+            producer = FeedProducer(spec, feed, url, platform.kafka, events, begin, sender)
+            if begin.is_former:
+                former.forget()
+                sender.forget_former()
+                log.info("position moved from PostgreSQL to Kafka")
+    except EpochEnded as error:
+        raise ended(error, platform.kafka, spec.name, sender.instance) from error
+    except BaseException:
+        sender.abandon()
+        raise
+    log.info("started url=%s position=%s ids_known=%d", url, begin.position or LATEST, len(begin.ids))
+    return producer
+
+
+def find_start(spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, former: Former) -> SavedPosition:
+    """Where to begin, while Kafka takes nothing of another producer. Raises as :func:`start`."""
+    saved = load_position(kafka, spec.name)
+    if saved is None:
+        saved = former.load(feed.lock_seconds)
+    elif saved.is_former:
+        # It was killed before it could.
+        former.forget()
+        saved = replace(saved, is_former=False)
+    begin = resume(read_tail(kafka, spec.topic.name, saved), saved, feed_name(url), feed)
+    if begin.decision is not None and (saved is None or begin.decision != saved.decision):
+        log.warning("position decided: %s", json.dumps(begin.decision))
+    return begin
 
 
 class FeedProducer:
-    """One run of a producer that holds the lock. For one thread; it reads the feed in another."""
+    """One run of the producer that Kafka lets write. For one thread; it reads the feed in another."""
 
-    # Between two heartbeats, each of which checks the lock.
+    # Between two heartbeats, each after a commit: one that is fenced sends none.
     heartbeat_seconds = HEARTBEAT_INTERVAL
     ids_seconds = IDS_SECONDS
 
     def __init__(
-        self, spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, source: Source, start: Start, lock: Lock
+        self,
+        spec: StreamSpec,
+        feed: Feed,
+        url: str,
+        kafka: Kafka,
+        source: Source,
+        begin: SavedPosition,
+        sender: Sender,
     ) -> None:
-        """``start``: found under the lock. Saves it."""
-        self._feed, self._name, self._lock = feed, feed_name(url), lock
+        """``begin``: found after ``sender`` fenced. Saves it."""
+        self._spec, self._feed, self._url, self._kafka, self._sender = spec, feed, url, kafka, sender
         self._halt = threading.Event()
         self._activity = Activity()
-        self._window = Window(feed.max_in_flight, start.position)
-        self._progress = Progress(self._name, start, feed.max_in_flight)
-        self._sender = Sender(
-            kafka, spec.topic, self._name, self._window, self._progress, start.next_sequence
-        )
+        sender.begin(begin)
         self._heartbeat = HeartbeatSender(kafka, spec.name, "producer", spec.topic.name)
         self._reader = Reader(
             Client(url, feed, source.rewind, self._activity, self._halt),
             source,
-            RecentIds(_RECENT_FACTOR * feed.max_in_flight, start.ids),
-            self._window,
-            self._sender,
+            RecentIds(_RECENT_FACTOR * feed.max_in_flight, begin.ids),
+            sender,
             self._activity,
             self._halt,
         )
-        self._next_heartbeat = 0.0
-        self._ids_saved = time.monotonic()
-        self._next_log = time.monotonic() + LOG_SECONDS
+        now = time.monotonic()
+        self._next_heartbeat, self._ids_saved, self._next_log = 0.0, now, now + LOG_SECONDS
         self._last_logged = Counts()
-        # Before the first record: else foreign records could hide all there is of this run.
-        self._save(with_ids=True)
+        deadline = now + DELIVERY_SECONDS
+        if not self._commit(lambda: time.monotonic() > deadline, with_ids=True):
+            raise Undelivered(_NOT_TAKEN)
 
     @property
     def counts(self) -> Counts:
         return self._reader.counts
 
     def run_until(self, stop: threading.Event) -> int:
-        """Produce until ``stop``; returns the records without acknowledgement FLUSH_SECONDS later.
+        """Produce until ``stop``; returns the events that are not committed FLUSH_SECONDS later.
 
-        Raises Lost, Undelivered, and errors of the reader; nothing is sent after that.
+        Raises Fenced, Undelivered, and errors of the reader; nothing is sent after that.
         """
         self._reader.start()
         try:
             while self._reader.is_alive and not stop.is_set():
-                self._step()
+                self._step(stop)
             self._reader.end(_END_SECONDS)
             if self._reader.failure is not None:
                 raise self._reader.failure
-            return self._flush()
-        except BaseException:
-            self._sender.abandon()
+            return self._end()
+        except (EpochEnded, Undelivered) as error:
+            found = ended(error, self._kafka, self._spec.name, self._sender.instance)
+            if found is error:
+                raise
+            raise found from error
+        finally:
             self._reader.end(_END_SECONDS)
-            # Once more, for what the reader queued in between.
             self._sender.abandon()
-            raise
 
-    def _flush(self) -> int:
+    def _end(self) -> int:
         deadline = time.monotonic() + FLUSH_SECONDS
-        while (left := len(self._window)) and time.monotonic() < deadline:
-            self._step()
-        self._save(with_ids=True)
+        if not self._commit(lambda: time.monotonic() > deadline, with_ids=True):
+            return self._sender.uncommitted
         self._send_heartbeat()
-        return left
+        return 0
 
-    def _save(self, *, with_ids: bool = False) -> SavedPosition:
-        """Save the position, which also shows that this process still holds the lock. Raises as
-        :meth:`Lock.save`."""
-        saved = self._progress.saved(
-            self._window.low_water_mark,
-            self._sender.next_sequence,
-            self._activity.read_at,
-            with_ids=with_ids,
-        )
-        self._lock.save(saved, with_ids=with_ids)
-        return saved
+    def _commit(self, gives_up: Callable[[], bool], *, with_ids: bool = False) -> bool:
+        """Commit what was sent, with the position; whether Kafka did. Raises as :meth:`Sender.commit`."""
+        return self._sender.commit(self._activity.read_at, gives_up, with_ids=with_ids)
 
-    def _step(self) -> None:
-        self._sender.poll(_POLL_SECONDS)
-        age = self._window.oldest_age
-        if age > DELIVERY_SECONDS:
-            raise Undelivered(f"Kafka has not acknowledged a record for {age:.0f} s")
+    def _step(self, stop: threading.Event) -> None:
+        is_due = self._sender.wait(_POLL_SECONDS, COMMIT_SECONDS)
         now = time.monotonic()
-        if now >= self._next_heartbeat:
-            self._next_heartbeat = now + self.heartbeat_seconds
-            saved = self._save(with_ids=self._are_ids_due(now))
-            self._send_heartbeat()
-            if not self._activity.is_connected and (reason := gap(self._feed, saved.read_at, time.time())):
-                raise unknown(reason, saved, saved.topic_id, self._name)
+        is_heartbeat_due = now >= self._next_heartbeat
+        if is_due or is_heartbeat_due:
+            deadline = now + DELIVERY_SECONDS
+
+            def gives_up() -> bool:
+                self._send_heartbeat_if_due()
+                return stop.is_set() or time.monotonic() > deadline
+
+            if not self._commit(gives_up, with_ids=self._are_ids_due(now)) and not stop.is_set():
+                raise Undelivered(_NOT_TAKEN)
+        if is_heartbeat_due:
+            self._send_heartbeat_if_due()
+            self._check_gap()
         if now >= self._next_log:
             self._next_log = now + LOG_SECONDS
             counts = replace(self.counts)
@@ -195,13 +225,51 @@ class FeedProducer:
 
     def _are_ids_due(self, now: float) -> bool:
         """Whether ids are saved now: before retention deletes a slow feed's records, the only ones to hold
-        them."""
-        if now < self._ids_saved + self.ids_seconds or not self._progress.has_unsaved_ids:
+        them; and before a start would have too many records to read."""
+        unsaved = self._sender.unsaved_ids
+        is_due = now >= self._ids_saved + self.ids_seconds and unsaved > 0
+        if not is_due and unsaved < _RECENT_FACTOR * self._feed.max_in_flight:
             return False
         self._ids_saved = now
         return True
 
+    def _check_gap(self) -> None:
+        read_at = self._sender.saved.read_at
+        if not self._activity.is_connected and (reason := gap(self._feed, read_at, time.time())):
+            name = self._spec.topic.name
+            saved = load_position(self._kafka, self._spec.name)
+            raise unknown(reason, read_tail(self._kafka, name, None), saved, feed_name(self._url))
+
+    def _send_heartbeat_if_due(self) -> None:
+        now = time.monotonic()
+        if now >= self._next_heartbeat:
+            self._next_heartbeat = now + self.heartbeat_seconds
+            self._send_heartbeat()
+
     def _send_heartbeat(self) -> None:
         state, since = self._activity.state()
         detail = self._activity.error if state == "connecting" else self.counts.message()
-        self._heartbeat.send(self._progress.ends, state, detail, since)
+        self._heartbeat.send(self._sender.saved.ends, state, detail, since)
+
+
+def ended(error: EpochEnded | Undelivered, kafka: Kafka, name: str, instance: str) -> Exception:
+    """Who began a new epoch: another producer than ``instance``, which saves a position at once; or Kafka
+    itself, because this process stood still within a transaction. Of a producer that stood still for long its
+    own client gives up first, though another one may have started: such an error is the same otherwise."""
+    try:
+        saved = load_position(kafka, name)
+    except (KafkaException, TimeoutError) as failure:
+        if isinstance(error, EpochEnded):
+            raise
+        log.warning("position not read: %s", failure)
+        return error
+    if saved is not None and saved.instance != instance:
+        return Fenced(f"another producer of {name} has started, and Kafka lets it write instead ({error})")
+    if isinstance(error, Undelivered):
+        return error
+    if error.seconds > TRANSACTION_SECONDS:
+        return Undelivered(
+            f"Kafka aborted a transaction of {name} that was open for {error.seconds:.0f} s, more than "
+            f"{TRANSACTION_SECONDS} s ({error}). Fix: none, the next start reads its events again"
+        )
+    return Fenced(f"another producer of {name} is starting, and Kafka lets it write instead ({error})")

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
+from pyiceberg.exceptions import RESTError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -56,7 +57,7 @@ def committing(spark: SparkSession, table: str) -> Iterator[None]:
     """
     try:
         yield
-    except (Py4JJavaError, PySparkException) as error:
+    except (Py4JJavaError, PySparkException, RESTError) as error:
         if not any(text in str(error) for text in _REFUSALS):
             raise
         now, newest = now_ms(), _newest_change(spark, table)

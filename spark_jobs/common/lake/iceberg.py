@@ -14,7 +14,6 @@ from itertools import dropwhile
 from typing import Any, cast
 
 import pyarrow as pa
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from sluice.config.platform_sections.lake import CATALOG
@@ -26,6 +25,7 @@ from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
+from spark_jobs.common.lake.expected_refs import CommitRefused, commit
 from spark_jobs.common.lake.followed import schema_change
 from spark_jobs.common.lake.followed.documents import SCHEMA, followed_digest
 from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
@@ -33,14 +33,6 @@ from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
 HOUR_MS = 3_600_000
-# Iceberg's exception if another commit came first.
-RACE = "org.apache.iceberg.exceptions.CommitFailedException"
-
-
-class CommitRefused(RuntimeError):
-    """The catalog refused a commit: another came first, or a ref is not where it was expected."""
-
-    code = ErrorCode.CONCURRENT_COMMIT
 
 
 class SnapshotDiffers(RuntimeError):
@@ -247,7 +239,7 @@ class IcebergTable:
             builder.setProperties(java_map(self._jvm, properties))
         # Not read back: the next look at the table does.
         try:
-            self._commit(lambda: operations.commit(base, builder.build()))
+            self._commit(operations, base, builder.build, expected)
         except CommitRefused:
             # After a lost answer, the catalog's client asks again, and is refused by what it has committed.
             wanted = {**expected, **targets}
@@ -275,7 +267,7 @@ class IcebergTable:
         came = Came(now_ms(), tuple(ids))
         metadata = with_columns(self._jvm, self._table, base, columns, properties, came)
         try:
-            self._commit(lambda: operations.commit(base, metadata))
+            self._commit(operations, base, lambda: metadata, expected)
         except CommitRefused:
             # As in change_refs.
             if followed_digest(operations.refresh().properties()) != properties[SCHEMA]:
@@ -325,16 +317,13 @@ class IcebergTable:
             tuple(self._described(ours)),
         )
 
-    def _commit(self, commit: Callable[[], Any]) -> None:
+    def _commit(
+        self, operations: Any, base: Any, built: Callable[[], Any], expected: Mapping[str, int | None]
+    ) -> None:
         """Raises CommitRefused if another commit came first, ClockSetBack if the clock is behind the
         table."""
-        try:
-            with self.committing():
-                commit()
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() == RACE:
-                raise CommitRefused(str(error.java_exception.getMessage())) from error
-            raise
+        with self.committing():
+            commit(self._spark, self.name, operations, base, built(), expected)
 
     def committing(self) -> AbstractContextManager[None]:
         """As :func:`clock.committing`, around Spark's commits to this table."""

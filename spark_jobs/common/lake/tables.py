@@ -29,6 +29,7 @@ from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.known_tables import CREATED_AT
+from spark_jobs.common.lake import promises
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.followed import declared_columns
 from spark_jobs.common.lake.iceberg import IcebergTable
@@ -138,8 +139,9 @@ def create(
 
     A table that exists gets its missing properties, but of columns that it does not have yet: Iceberg refuses
     such a property. Raises TableLost if the catalog, restored or lost, does
-    not know a table whose files are there.
+    not know a table whose files are there, CatalogBroken for one that breaks a promise.
     """
+    promises.check(spark)
     wanted = PROPERTIES | dict(properties)
     existing = load(spark, table)
     if existing is None:

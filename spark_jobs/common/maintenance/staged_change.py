@@ -20,8 +20,9 @@ from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.data_files.schema import other_columns
+from spark_jobs.common.lake.expected_refs import RACE
 from spark_jobs.common.lake.followed.documents import followed_digest
-from spark_jobs.common.lake.iceberg import RACE, not_removed, with_properties
+from spark_jobs.common.lake.iceberg import not_removed, with_properties
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.lake.written.written_batch import SOURCE_COLUMNS, WrittenBatch

@@ -18,7 +18,8 @@ from pyspark.sql import SparkSession
 
 from sluice.core.tables.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing
-from spark_jobs.common.lake.iceberg import MAIN, RACE, IcebergTable, with_properties
+from spark_jobs.common.lake.expected_refs import RACE
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, with_properties
 from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles
 
 log = logging.getLogger(__name__)

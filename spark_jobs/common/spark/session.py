@@ -111,15 +111,11 @@ def kafka_source_options(kafka: Kafka) -> dict[str, str]:
 
 
 def catalog_options(platform: Platform) -> dict[str, str]:
-    """Spark's configuration of the Iceberg catalog: JDBC for the pointers, S3FileIO for the files."""
-    lake, s3 = platform.lake, platform.s3
+    """Spark's configuration of the Iceberg catalog, with S3FileIO for the files."""
+    s3 = platform.s3
     options = {
         "": "org.apache.iceberg.spark.SparkCatalog",
-        ".type": "jdbc",
-        ".uri": lake.jdbc_uri,
-        **{f".jdbc.{key}": value for key, value in lake.jdbc().items()},
-        ".jdbc.schema-version": "V1",
-        ".warehouse": lake.warehouse,
+        **{f".{key}": value for key, value in platform.lake.spark().items()},
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         # Role maintenance deletes, late. If a commit's answer was lost, Iceberg deletes what main now uses.
         ".s3.delete-enabled": "false",

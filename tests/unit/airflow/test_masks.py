@@ -26,11 +26,12 @@ PLATFORM = {
     "lake": {
         "warehouse": "s3://w/lake",
         "ledger": "s3://w/ledger",
-        "catalog_host": "127.0.0.1",
-        "catalog_port": 5432,
-        "catalog_database": "lake",
-        "catalog_user": "airflow",
-        "catalog_password": "catalog:pass/word",
+        "catalog": {
+            "type": "sql",
+            "uri": "postgresql://127.0.0.1:5432/lake",
+            "username": "airflow",
+            "password": "catalog:pass/word",
+        },
     },
     "source": {"bucket": "source"},
     "checkpoints": {"root": "/checkpoints"},

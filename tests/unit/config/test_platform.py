@@ -35,11 +35,11 @@ path_style = true
 [lake]
 warehouse = "s3://warehouse/lake"
 ledger = "s3://warehouse/ledger"
-catalog_host = "127.0.0.1"
-catalog_port = 5432
-catalog_database = "lake"
-catalog_user = "consumer"
-catalog_password = "p@ss/word"
+[lake.catalog]
+type = "sql"
+uri = "postgresql://127.0.0.1:5432/lake"
+username = "consumer"
+password = "p@ss/word"
 [source]
 bucket = "source"
 [checkpoints]
@@ -49,7 +49,7 @@ root = "/srv/checkpoints"
 
 def test_a_platform_file_is_read_and_hides_its_secrets() -> None:
     made = platform.parse(PLATFORM, "consumer.toml")
-    assert made.lake.jdbc_uri == "jdbc:postgresql://127.0.0.1:5432/lake"
+    assert made.lake.spark()["uri"] == "jdbc:postgresql://127.0.0.1:5432/lake"
     assert "p%40ss%2Fword@127.0.0.1" in made.lake.pyiceberg(made.s3)["uri"].replace("%2f", "%2F")
     assert "sslmode=disable" in made.lake.pyiceberg(made.s3)["uri"], "it is this machine"
     assert made.kafka.java()["sasl.jaas.config"].endswith(r'password="pa\"ss\\word";')
@@ -67,8 +67,9 @@ def test_a_secret_of_another_type_is_not_named() -> None:
     ("change", "words"),
     [
         (("[source]", "[sauce]"), "unknown key 'sauce'; known keys are"),
-        (("catalog_port = 5432", 'catalog_port = "5432"'), "catalog_port: '5432' is a str. Fix: give a int"),
-        (("catalog_port = 5432", "catalog_port = true"), "catalog_port: True is a bool. Fix: give a int"),
+        (("path_style = true", 'path_style = "yes"'), "path_style: 'yes' is a str. Fix: give a bool"),
+        (('type = "sql"', "type = true"), "lake catalog type: True is a bool. Fix: give a str"),
+        (("[lake.catalog]", 'catalog_host = "h"\n[lake.catalog]'), "catalog_host is now in [lake.catalog]"),
         (('bucket = "source"', ""), "[source]"),
         (('role = "consumer"', 'role = "boss"'), "role 'boss' is unknown; roles are airflow"),
         (('role = "consumer"', "role = consumer"), "not valid TOML"),
@@ -211,41 +212,41 @@ def test_root_itself_reads_no_file_that_its_group_may_read(monkeypatch: pytest.M
     assert not files._is_open(os.stat_result((0o400, 0, 0, 1, 0, 0, 0, 0, 0, 0)))
 
 
-@pytest.mark.parametrize("host", ["::1", "[::1]", "fd00::7"])
+@pytest.mark.parametrize("host", ["::1", "fd00::7"])
 def test_every_client_reaches_a_catalog_at_an_address_of_ipv6(host: str) -> None:
-    text = PLATFORM.replace('"127.0.0.1"\ncatalog_port', f'"{host}"\ncatalog_port')
-    lake = platform.parse(declared(text, 'catalog_sslmode = "disable"'), "consumer.toml").lake
-    address = host.strip("[]")
-    assert lake.jdbc_uri == f"jdbc:postgresql://[{address}]:5432/lake"
+    text = PLATFORM.replace("//127.0.0.1:5432", f"//[{host}]:5432")
+    lake = platform.parse(declared(text, 'sslmode = "disable"'), "consumer.toml").lake
+    assert lake.spark()["uri"] == f"jdbc:postgresql://[{host}]:5432/lake"
     uri = make_url(lake.pyiceberg(S3("key", "hidden"))["uri"])
-    assert (uri.host, uri.port) == (address, 5432)
-    assert lake.libpq()["host"] == address
+    assert (uri.host, uri.port) == (host, 5432)
+    assert lake.catalog.libpq()["host"] == host
 
 
 @pytest.mark.parametrize("host", ["db.example.com", "10.0.0.7", "postgres"])
 def test_a_catalog_on_another_machine_is_verified_by_every_client_unless_it_is_declared(host: str) -> None:
-    other = PLATFORM.replace('"127.0.0.1"\ncatalog_port', f'"{host}"\ncatalog_port')
-    with raising(ConfigError, "consumer.toml", "[lake]", "catalog_sslrootcert", "verify-full", host):
+    other = PLATFORM.replace("//127.0.0.1:5432", f"//{host}:5432")
+    with raising(ConfigError, "consumer.toml", "[lake.catalog]", "sslrootcert", "verify-full", host):
         platform.parse(other, "consumer.toml")
     for mode in ("prefer", "allow", "verify_full"):
-        with raising(ConfigError, "[lake]", "catalog_sslmode", mode):
-            platform.parse(declared(other, f'catalog_sslmode = "{mode}"'), "consumer.toml")
-    with raising(ConfigError, "catalog_sslrootcert"):
-        platform.parse(declared(other, 'catalog_sslmode = "verify-ca"'), "consumer.toml")
+        with raising(ConfigError, "[lake.catalog]", "sslmode", mode):
+            platform.parse(declared(other, f'sslmode = "{mode}"'), "consumer.toml")
+    with raising(ConfigError, "sslrootcert"):
+        platform.parse(declared(other, 'sslmode = "verify-ca"'), "consumer.toml")
 
     for text, mode in (
-        ('catalog_sslrootcert = "/etc/ssl/a b.pem"', "verify-full"),
-        ('catalog_sslmode = "verify-ca"\ncatalog_sslrootcert = "/etc/ssl/a b.pem"', "verify-ca"),
-        ('catalog_sslmode = "require"', "require"),
-        ('catalog_sslmode = "disable"', "disable"),
+        ('sslrootcert = "/etc/ssl/a b.pem"', "verify-full"),
+        ('sslmode = "verify-ca"\nsslrootcert = "/etc/ssl/a b.pem"', "verify-ca"),
+        ('sslmode = "require"', "require"),
+        ('sslmode = "disable"', "disable"),
     ):
         made = platform.parse(declared(other, text), "consumer.toml")
         uri = make_url(made.lake.pyiceberg(made.s3)["uri"])
-        for found in (made.lake.jdbc(), made.lake.libpq(), uri.query):
+        jdbc = {key.removeprefix("jdbc."): value for key, value in made.lake.spark().items()}
+        for found in (jdbc, made.lake.catalog.libpq(), uri.query):
             assert found["sslmode"] == mode
             assert found.get("sslrootcert") == ("/etc/ssl/a b.pem" if "sslrootcert" in text else None)
         assert (uri.host, uri.password) == (host, "p@ss/word")
-        assert "socketTimeout" in made.lake.jdbc()
+        assert "socketTimeout" in jdbc
 
 
 def declared(text: str, more: str) -> str:

@@ -25,6 +25,7 @@ from local.services import replay
 from local.status.rows import HEADERS
 from sluice.cli import app
 from sluice.config import platform, streams
+from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.sections import query, sink, topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import OffsetRanges
@@ -38,7 +39,8 @@ from sluice.ledger import keys as ledger
 from sluice.supervision.lifecycle import Action, Request
 from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, Health
 from sluice.web import navigation
-from spark_jobs.common.feed import event, sender
+from spark_jobs.common.feed import event, records
+from spark_jobs.common.feed.position import SavedPosition
 from tests.drills.faults import DRILLS
 from tests.support.alerting import ALERTING
 from tests.support.pages import make_app
@@ -323,7 +325,12 @@ def test_the_example_of_a_platform_file_is_one_and_has_every_key() -> None:
         section = re.search(rf"^\[{name}\].*?(?=^\[|\Z)", text, re.M | re.S)
         assert section, f"[{name}] is missing"
         written = re.findall(r"^(\w+) = ", section[0], re.M)
-        assert written == [field.name for field in dataclasses.fields(hint)], f"[{name}]"
+        own = [field.name for field in dataclasses.fields(hint) if field.name != "catalog"]
+        assert written == own, f"[{name}]"
+    # Each kind of catalog has some of the keys.
+    kinds = re.findall(r"^(?:# )?\[lake\.catalog\].*?(?=^#?$|\Z)", text, re.M | re.S)
+    keys = {key for kind in kinds for key in re.findall(r"^(?:# )?(\w+) = ", kind, re.M)}
+    assert keys == {field.name for field in dataclasses.fields(Catalog)}
 
 
 def test_the_parts_of_a_stream() -> None:
@@ -347,7 +354,13 @@ def test_the_routes_of_the_pages() -> None:
 
 def test_the_headers_of_a_feeds_record() -> None:
     said = [names(row[0])[0] for row in table(ARCHITECTURE.read_text(), "header", "holds")]
-    assert said == [sender.EVENT_ID, sender.SEQUENCE, sender.RESUME, sender.FEED, sender.EVENT_BYTES]
+    assert said == [
+        records.EVENT_ID,
+        records.SEQUENCE,
+        records.POSITION,
+        records.FEED,
+        records.EVENT_BYTES,
+    ]
 
 
 def test_the_fields_of_an_event() -> None:
@@ -476,12 +489,19 @@ def test_every_kind_of_event() -> None:
                 assert set(names(row[2])) - {"schedule", "runtime"} == written[kind], kind
 
 
+def test_the_position_of_a_feed() -> None:
+    rows = table(STORED.read_text(), "field of a position", "meaning")
+    said = {name for row in rows for name in names(row[0])}
+    assert said == {one.name for one in dataclasses.fields(SavedPosition)} - {"ids"}
+
+
 def test_the_rights_of_each_role() -> None:
     rows = {names(row[0])[0]: row[1:] for row in table(OWN_SYSTEMS.read_text(), "role", "Kafka ACL")}
     assert list(rows) == list(platform.ROLES)
     rules, policies = roles.kafka_rules(["t"], ["r"]), roles.s3_policies()
     words = {"topic t": "Topic", "topic r": "Results", "group": "Group", "broker": "Cluster"}
     words[f"topic {topic.PROGRESS_TOPIC.name}"] = "Progress"
+    words[f"topic {topic.POSITIONS_TOPIC.name}"] = "Positions"
     for role, (kafka, s3) in rows.items():
         granted: dict[str, tuple[set[str], set[str]]] = {}
         for rule in (rule for rule in rules if rule.user == roles.kafka_user(role)):

@@ -41,6 +41,7 @@ INTERNAL = {
     "sluice.cli.airflow_api.AirflowError",
     "spark_jobs.common.feed.client._Refused",
     "spark_jobs.common.feed.reader._Stopped",
+    "spark_jobs.common.feed.transaction.EpochEnded",  # raised on as Fenced or Undelivered
     "spark_jobs.common.sinks.base.TransientError",  # its retry policy raises SinkWriteFailed
 }
 

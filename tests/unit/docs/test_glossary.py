@@ -93,7 +93,6 @@ OTHERS = {
     "plugins/sluice/airflow/dags/make_dag.py": {"owner": "Airflow's, of a task"},
     "plugins/sluice/airflow/triggers/asset_event.py": {"owner": "who sends requests"},
     "plugins/sluice/airflow/triggers/requests.py": {"owner": "who sends requests"},
-    "spark_jobs/common/feed/lock.py": {"owner": "SQL"},
     "tests/dags/test_fuzzed_declarations.py": {"owner": "Airflow's, of a task"},
     "tests/dags/test_policies.py": {"owner": "Airflow's, of a task"},
     "tests/k8s/cluster/node.py": {"owner": "Unix, of a folder"},

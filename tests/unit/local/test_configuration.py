@@ -287,7 +287,7 @@ def test_a_person_s_own_kafka_and_s3(context: Context, tmp_path: Path) -> None:
     assert read.kafka.password == ""
     assert read.s3.endpoint == ""
     assert read.lake.warehouse == "s3://mine/lake"
-    assert read.lake.catalog_port == context.ports["postgres"]
+    assert read.lake.catalog.libpq()["port"] == context.ports["postgres"]
     assert read.source.bucket == "theirs"
     assert read.supervisor is not None
 

@@ -221,7 +221,7 @@ def made(tmp_path: Path, **more: Any) -> Any:
     return SimpleNamespace(
         is_running=lambda: True,
         daemon=SimpleNamespace(states=lambda: STATES),
-        context=None,
+        context=SimpleNamespace(external=None, rest_catalog=None),
         ports={"airflow": 1},
         home=SimpleNamespace(root=tmp_path, secrets_file=tmp_path, platform=tmp_path),
         **more,

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ArrivedTrigger(WaitTrigger):
-    """Fires when ``events`` records arrived on the topic after ``start_offsets``, or at ``deadline``.
+    """Fires when ``events`` offsets were written to the topic after ``start_offsets``, or at ``deadline``:
+    those of events, and of the marker that each commit leaves in a partition.
 
     The event's ``arrived`` and ``ends`` (end offsets) are the last observed, and missing if Kafka never
     answered. Permanent if the topic's id is no longer ``topic_id``: its offsets restart.

@@ -78,6 +78,14 @@ def topic_offsets(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
         return begin_and_end_offsets(asked, topic)
 
 
+def written_offsets(kafka: Kafka, topic: str) -> dict[int, tuple[int, int]]:
+    """As :func:`topic_offsets`, with ends behind open transactions, too: without them a client that reads
+    committed records is told the first one's begin."""
+    settings = {"isolation.level": "read_uncommitted"}
+    with closing(consumer(kafka, f"sluice-{topic}-watermarks", settings)) as asked:
+        return begin_and_end_offsets(asked, topic)
+
+
 def offsets_at(kafka: Kafka, topic: str, at_ms: int) -> dict[int, int]:
     """Partition -> the first offset whose record has this time (ms since 1970) or a later one, else its end.
 

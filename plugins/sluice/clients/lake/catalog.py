@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
-from sqlalchemy import select
-from sqlalchemy.orm import Session
 
-from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the catalog's URL
+from sluice.clients.catalogs.errors import asking as asking_catalog
+from sluice.clients.catalogs.errors import missing
+from sluice.clients.catalogs.pointers import Pointer, opened
 from sluice.clients.lake.changes import published_changes
 from sluice.clients.lake.commits import (
     MAIN,
@@ -20,12 +19,11 @@ from sluice.clients.lake.commits import (
     ancestors,
     summary_of,
 )
-from sluice.clients.lake.errors import asking, missing
+from sluice.clients.lake.errors import asking
 from sluice.clients.lake.file_io import BotoFileIO
 from sluice.clients.lake.position import at_and_summary, has_records, newest_commits, position_of
 from sluice.clients.s3.requests import connect
 from sluice.config.platform import Platform
-from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Missing
 from sluice.core.offsets.quarantine import held_in
@@ -39,12 +37,11 @@ if TYPE_CHECKING:
 
 
 class Lake:
-    """One role's catalog. Opening it connects to PostgreSQL; reading a table reads S3."""
+    """One role's catalog. Opening it connects to it; reading a table reads S3."""
 
     def __init__(self, properties: dict[str, str], file_io: FileIO | None = None) -> None:
-        with asking("the lake's catalog"):
-            # Not load_catalog(): it merges in ~/.pyiceberg.yaml.
-            self.catalog = SqlCatalog(CATALOG, **properties)
+        self._pointers = opened(properties)
+        self.catalog = self._pointers.catalog
         self._io = file_io or PyArrowFileIO(properties)
         self._loaded: dict[str, Table] = {}
         # Table and quarantine -> the metadata files that it was read from, and the position. The
@@ -55,25 +52,23 @@ class Lake:
     def open(cls, platform: Platform, client: S3Client | None = None) -> Lake:
         """With timeouts, and connections that are tested before use: a trigger runs for hours. ``client``:
         reads S3, with its own patience."""
-        properties = platform.lake.pyiceberg(platform.s3) | {"pool_pre_ping": "true"}
+        properties = platform.lake.pyiceberg(platform.s3)
         return cls(properties, BotoFileIO(properties, client or connect(platform.s3)))
 
     def close(self) -> None:
-        self.catalog.engine.dispose()
+        self._pointers.close()
 
-    def location(self, name: str) -> str | None:
-        """The table's current metadata file, from PostgreSQL only; None if the table does not exist."""
-        namespace, table = name.rsplit(".", 1)
-        statement = select(IcebergTables.metadata_location).where(
-            IcebergTables.catalog_name == CATALOG,
-            IcebergTables.table_namespace == namespace,
-            IcebergTables.table_name == table,
-        )
+    def _pointer(self, name: str) -> Pointer | None:
         try:
-            with asking(f"table {name}"), Session(self.catalog.engine) as session:
-                return session.scalar(statement)
+            with asking_catalog(f"table {name}"):
+                return self._pointers.find(name)
         except Missing:
             return None
+
+    def location(self, name: str) -> str | None:
+        """The table's current metadata file, from the catalog only; None if the table does not exist."""
+        pointer = self._pointer(name)
+        return pointer.location if pointer else None
 
     def table(self, name: str) -> Table:
         """The current table. Reads S3 only if the catalog's pointer has moved. Raises Missing."""
@@ -82,17 +77,19 @@ class Lake:
         return table
 
     def _current(self, name: str) -> Table | None:
-        """As :meth:`table`; None without such a table. One question to PostgreSQL."""
-        location = self.location(name)
-        if location is None:
+        """As :meth:`table`; None without such a table. One question to the catalog."""
+        pointer = self._pointer(name)
+        if pointer is None:
             return None
         known = self._loaded.get(name)
-        if known is None or known.metadata_location != location:
-            with asking(f"table {name}"):
-                metadata = FromInputFile.table_metadata(self._io.new_input(location))
+        if known is None or known.metadata_location != pointer.location:
+            metadata = pointer.metadata
+            if metadata is None:
+                with asking(f"table {name}"):
+                    metadata = FromInputFile.table_metadata(self._io.new_input(pointer.location))
             identifier = tuple(name.split("."))
-            # Not load_table(): it asks PostgreSQL again, and Arrow.
-            self._loaded[name] = Table(identifier, metadata, location, self._io, self.catalog)
+            # Not load_table(): it asks the catalog again, and Arrow.
+            self._loaded[name] = Table(identifier, metadata, pointer.location, self._io, self.catalog)
         return self._loaded[name]
 
     def table_at(self, name: str, location: str) -> Table:
@@ -105,7 +102,7 @@ class Lake:
         """The stream's position on ``main``; None before its first snapshot or its table. Without
         ``quarantine`` it does not say how many records of the newest batch are malformed.
 
-        Costs one question to PostgreSQL while the table does not change, and another one while one of the
+        Costs one question to the catalog while the table does not change, and another one while one of the
         last batches rejected records.
         """
         table, key = self._current(name), (name, quarantine)

@@ -126,12 +126,13 @@ def toml(text: str, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where}: not valid TOML: {shown(str(error))}. Fix: correct the syntax") from error
 
 
-def dump(document: Mapping[str, Any]) -> str:
-    """TOML of texts, numbers and, at the end, tables of them."""
+def dump(document: Mapping[str, Any], within: str = "") -> str:
+    """TOML of texts, numbers and, behind them, tables; ``within``: in front of the names of these."""
     lines = []
-    for key, value in document.items():
+    for key, value in sorted(document.items(), key=lambda item: isinstance(item[1], Mapping)):
         if isinstance(value, Mapping):
-            lines += ["", f"[{key}]", dump(value)] if value else []
+            name = f"{within}{key}"
+            lines += ["", f"[{name}]", dump(value, f"{name}.").rstrip("\n")] if value else []
         else:
             # JSON's texts and numbers are TOML's too, but for one character.
             lines.append(f"{key} = {json.dumps(value, ensure_ascii=False)}".replace("\x7f", "\\u007f"))

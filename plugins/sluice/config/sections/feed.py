@@ -7,6 +7,9 @@ from typing import Annotated
 
 # Values of [feed.resume] position, beside the feed's own: new events only; the position that is saved.
 LATEST, SAVED = "latest", "saved"
+# Before the stream's name: the transactional id of its producer. No query's begins so, since no stream's name
+# has a hyphen.
+TRANSACTIONAL_IDS = "sluice-feed-"
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,10 @@ class Feed:
         "`module:function` of the folder: the position to resume from after a restart; without it the newest",
     ] = ""
     read_timeout_seconds: Annotated[int, "reconnect after N seconds without a byte"] = 30
-    max_in_flight: Annotated[int, "maximum of sent, unacknowledged events"] = 5_000
-    lock_seconds: Annotated[int, "how long a starting producer waits for its predecessor to end"] = 30
+    max_in_flight: Annotated[int, "maximum of sent, uncommitted events; twice as many ids are saved"] = 5_000
+    lock_seconds: Annotated[
+        int, "how long a starting producer waits until Kafka has fenced its predecessor"
+    ] = 30
     keeps_hours: Annotated[
         int,
         "how long the server keeps events (0: unknown): after a longer silence the producer ends with "

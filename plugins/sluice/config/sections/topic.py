@@ -72,3 +72,18 @@ class Topic:
 PROGRESS_TOPIC = Topic(
     "sluice-progress", 1, BROKER_DEFAULT, {"retention.ms": "604800000", "segment.ms": "86400000"}
 )
+
+# The position of each feed, which its producer commits with the events up to there; provisioned by the loads
+# of feeds. Small segments: the broker compacts closed ones only, and a start reads back to the newest record.
+POSITIONS_TOPIC = Topic(
+    "sluice-feed-positions",
+    1,
+    BROKER_DEFAULT,
+    {
+        "cleanup.policy": "compact",
+        "segment.bytes": "16777216",
+        "segment.ms": "86400000",
+        "min.cleanable.dirty.ratio": "0.1",
+        "max.message.bytes": "8388608",
+    },
+)

@@ -7,12 +7,11 @@ from sluice.core.error_guide.guide import ErrorGuide
 
 ERRORS = {
     ErrorCode.PROCESS_FAILED: ErrorGuide(
-        cause="An error without a code of its own: Java, Kafka, PostgreSQL, a second program that writes "
-        "to a feed's topic (end it first)",
+        cause="An error without a code of its own: Java, Kafka, PostgreSQL",
         fix="read the text and the log above it; a component is restarted, a job is retried",
     ),
     ErrorCode.FENCED: ErrorGuide(
-        cause="A later epoch holds the lease, or another producer the lock. Exit code 76",
+        cause="A later epoch holds the lease, or another producer of the feed has started. Exit code 76",
         fix="[find the second process](operating.md#fenced-by-another-writer)",
     ),
     ErrorCode.LEASE_NOT_ACQUIRED: ErrorGuide(
@@ -45,8 +44,9 @@ ERRORS = {
         fix="end the program that commits; the consumer continues from `main`",
     ),
     ErrorCode.UNDELIVERED: ErrorGuide(
-        cause="Kafka was unreachable for 5 minutes, or rejects the record (rights, `min.insync.replicas`)",
-        fix="repair Kafka; the producer is restarted and resumes before the record",
+        cause="Kafka was unreachable for 5 minutes, or rejects a transaction (rights, "
+        "`min.insync.replicas`), or the producer stood still within one for as long",
+        fix="repair Kafka; the producer is restarted and resumes behind the last committed event",
     ),
     ErrorCode.CLOCK_SET_BACK: ErrorGuide(
         cause="Iceberg accepts a commit up to 60 s before the table's newest change; the text has both "

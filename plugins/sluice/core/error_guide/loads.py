@@ -53,8 +53,8 @@ ERRORS = {
         "sent](operating.md#sent-in-part)",
     ),
     ErrorCode.POSITION_UNKNOWN: ErrorGuide(
-        cause="A feed ran before, and its saved position and the topic do not say together from where to "
-        "resume; the text says why, and has the saved position. Nothing was sent",
+        cause="A feed ran before, and its committed position and the topic do not say together from where "
+        "to resume; the text says why, and has the saved position. Nothing was sent",
         fix="[decide](operating.md#position-of-the-feed-is-unknown) from where to resume",
     ),
     ErrorCode.INTERVAL_INCOMPLETE: ErrorGuide(

@@ -113,8 +113,20 @@ ERRORS = {
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="PostgreSQL with the catalog does not answer, or its connections are all in use. Retried",
-        fix="start PostgreSQL",
+        cause="The catalog (its PostgreSQL or REST server) does not answer, or its connections are "
+        "all in use. Retried",
+        fix="start it",
+    ),
+    ErrorCode.CATALOG_BROKEN: ErrorGuide(
+        cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
+        "says: a stream on it could lose or double rows, so none writes to it. Exit code 78",
+        fix="use another catalog, or a version of it that keeps [the "
+        "promise](your-own-systems.md#what-a-catalog-must-keep) that the message names",
+    ),
+    ErrorCode.CATALOG_PERMISSION: ErrorGuide(
+        cause="The REST catalog refuses the role's login, or its rights do not suffice",
+        fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
+        "message names",
     ),
     ErrorCode.TABLE_NOT_FOUND: ErrorGuide(
         cause="The consumer or the queries create it at their first start",

@@ -1,6 +1,6 @@
 """Exit codes by which a component says why it ended. No imports: the parent process reads them too."""
 
-# Another writer has the lease, or another producer the lock. EX_PROTOCOL of sysexits.h.
+# Another writer has the lease, or another producer the transactional id. EX_PROTOCOL of sysexits.h.
 FENCED = 76
 # It cannot work with its configuration. EX_CONFIG of sysexits.h.
 CONFIGURATION = 78

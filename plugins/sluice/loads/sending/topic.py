@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from sluice.config.sections.topic import PROGRESS_TOPIC, Topic
+from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC, Topic
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused
 
@@ -27,15 +27,16 @@ def with_timestamp_bounds(topic: Topic) -> Topic:
     return replace(topic, config=TIMESTAMP_BOUNDS | topic.config)
 
 
-def provision(systems: Systems, spec: StreamSpec) -> tuple[TopicDiff, TopicDiff]:
-    """Create or adjust the stream's topic and the one of queries' progress; what changed of each.
+def provision(systems: Systems, spec: StreamSpec) -> list[TopicDiff]:
+    """Create or adjust the stream's topic, the one of queries' progress, and of a feed the one of positions;
+    what changed of each.
 
     Raises Refused instead of shrinking a topic, of creating one again whose records the table has, and if a
     feed's producer would send events that the topic does not take.
     """
     _check_not_lost(systems, spec)
-    topics = systems.topics
-    changed = topics.provision(with_timestamp_bounds(spec.topic)), topics.provision(PROGRESS_TOPIC)
+    own = [PROGRESS_TOPIC] if spec.feed is None else [PROGRESS_TOPIC, POSITIONS_TOPIC]
+    changed = [systems.topics.provision(one) for one in (with_timestamp_bounds(spec.topic), *own)]
     if spec.feed is not None:
         _check_limit(spec, systems.kafka.max_message_bytes(spec.topic.name))
     return changed

@@ -101,7 +101,7 @@ class Sampler:
         if errors or not sample.unread():
             return sample
         sample = self._ask(KAFKA, errors, lambda: self._with_expiry(sample)) or sample
-        if self.spec.topic.managed:
+        if self.spec.topic.managed and self.spec.feed is None:
             # Nothing that sends to it uses transactions.
             return sample
         return self._ask(KAFKA, errors, lambda: self._with_transactions(sample)) or sample
@@ -144,7 +144,8 @@ class Sampler:
             return replace(sample, transactions=self.kafka.open_transactions(topic, waiting))
         except Refused:
             # Without the right to read the topic it is not known whose it is.
-            return sample
+            own = "the stream's own producer, or of another program that writes to its topic"
+            return replace(sample, transactions=dict.fromkeys(waiting, own)) if self.spec.feed else sample
 
     def _retained(self, sample: Sample, retention_ms: int, seconds: float) -> dict[int, int]:
         at_ms = int((sample.at + seconds) * 1000) - retention_ms

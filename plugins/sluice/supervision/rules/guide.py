@@ -83,8 +83,10 @@ GUIDES: Mapping[Health, Guide] = {
         "Check that the feed works and can be reached; no restart helps.",
     ),
     Health.WAITING_FOR_TRANSACTION: Guide(
-        "The next records are behind an open transaction of another program, for the stall timeout.",
-        "Let the producer that the message names end its transaction, or abort it; no restart helps.",
+        "The next records are behind an open transaction, for the stall timeout: of another program, or of "
+        "a feed's producer that is down.",
+        "Let the producer that the message names end its transaction, or abort it; start a feed's. No "
+        "restart of the consumer helps.",
     ),
     Health.INCOMPATIBLE_SCHEMA: Guide(
         "The consumer ended before a record whose schema its table cannot follow, as the stream declares.",

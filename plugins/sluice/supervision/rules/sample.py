@@ -45,8 +45,8 @@ class Sample(JsonRecord):
     heartbeat: Heartbeat | None = None
     """That of another component, by whichever process."""
     stable: dict[int, int] | None = None
-    """Partition -> the first offset of an open transaction, else its end; of a topic of others with unread
-    records."""
+    """Partition -> the first offset of an open transaction, else its end; of a topic of others or of a feed
+    with unread records."""
     transactions: dict[int, str] = field(default_factory=dict)
     """Partition whose next record waits for a transaction -> which one, as far as this user may see."""
 

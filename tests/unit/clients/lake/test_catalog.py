@@ -51,10 +51,10 @@ def test_a_position_is_read_once_while_the_table_does_not_change(tmp_path: Path)
         lakes.batches(lake, range(2, 3))
         state = lake.position(lakes.TABLE)
     assert read.call_count == 2
-    with patch.object(lake, "location", wraps=lake.location) as asked:
+    with patch.object(lake._pointers, "find", wraps=lake._pointers.find) as asked:
         assert lake.position(lakes.TABLE) == state
         assert lake.found(lakes.TABLE) is not None
-    assert asked.call_count == 2, "one question to PostgreSQL each"
+    assert asked.call_count == 2, "one question to the catalog each"
     assert state is not None
     assert state.ends == {0: 3}
 

@@ -27,11 +27,11 @@ secret_key = "b"
 [lake]
 warehouse = "s3://w/lake"
 ledger = "s3://w/ledger"
-catalog_host = "127.0.0.1"
-catalog_port = 5432
-catalog_database = "d"
-catalog_user = "u"
-catalog_password = "p"
+[lake.catalog]
+type = "sql"
+uri = "postgresql://127.0.0.1:5432/d"
+username = "u"
+password = "p"
 [source]
 bucket = "s"
 [checkpoints]

@@ -86,6 +86,28 @@ def test_the_component_of_a_registry_says_that_there_is_one(context: Context, tm
     assert profiles[1] - profiles[0] == {"registry"}
 
 
+def test_a_rest_catalog_has_a_secret_of_its_own(context: Context, tmp_path: Path) -> None:
+    has_one = replace(context, rest_catalog=Path("/opt/sluice/jars-rest-catalog-0"))
+    made = FakeArtifacts(has_one, tmp_path).secrets_of_pods()
+    assert set(made["sluice-rest-catalog"]) == {
+        "conf__rest-catalog__server.properties",
+        "start__rest-catalog",
+    }
+    texts = {name: "".join(keys.values()) for name, keys in made.items()}
+    for secret in ("lake_catalog", "minio_catalog"):
+        assert [name for name, text in texts.items() if SECRETS[secret] in text] == ["sluice-rest-catalog"]
+    consumer = platform.parse(made["sluice-platform-consumer"]["consumer.toml"], "consumer").lake.catalog
+    assert (consumer.type, consumer.uri, consumer.plain_text) == ("rest", "http://rest-catalog:18086", True)
+
+
+def test_the_component_of_a_rest_catalog_says_that_there_is_one(context: Context, tmp_path: Path) -> None:
+    profiles = [
+        FakeArtifacts(context, tmp_path, SLUICE_PROFILES="single-broker,single-drive", **setting).profiles
+        for setting in ({}, {"SLUICE_CATALOG": "rest"})
+    ]
+    assert profiles[1] - profiles[0] == {"rest-catalog"}
+
+
 @pytest.mark.parametrize("mode", ["native", "operator"])
 def test_airflow_is_told_how_components_run(context: Context, tmp_path: Path, mode: str) -> None:
     made = FakeArtifacts(context, tmp_path, SLUICE_SPARK_MODE=mode).secrets_of_pods()

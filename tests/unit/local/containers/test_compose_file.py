@@ -106,7 +106,7 @@ def test_the_checks_are_served_whatever_else_is_down() -> None:
 
 def test_who_reaches_what() -> None:
     assert {name for name in SERVICES if "database" in networks(name)} == {
-        *("postgres", "provision", "tools", "streams", "observer", "registry"),
+        *("postgres", "provision", "tools", "streams", "observer", "registry", "rest-catalog"),
         *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")),
     }
     asking = {"airflow-api-server", "airflow-triggerer"}
@@ -127,6 +127,11 @@ def test_a_registry_is_asked_by_jobs_tasks_and_a_person_alone() -> None:
         *("spark-master", "spark-worker", "registry"),
     }
     assert SERVICES["registry"]["profiles"] == [profiles.REGISTRY]
+
+
+def test_a_rest_catalog_is_where_its_stores_and_those_who_find_tables_are() -> None:
+    assert networks("rest-catalog") == {"database", "data"}
+    assert SERVICES["rest-catalog"]["profiles"] == [profiles.REST_CATALOG]
 
 
 def test_the_file_of_notifications_is_the_user_s_or_empty() -> None:
@@ -161,7 +166,9 @@ def test_the_bases_are_pinned_by_tag() -> None:
         assert source in stages | {"${DEBIAN}", "${PYTHON}"}, source
 
 
-@pytest.mark.parametrize("target", ["minio", "postgres", "kafka", "spark", "airflow", "registry"])
+@pytest.mark.parametrize(
+    "target", ["minio", "postgres", "kafka", "spark", "airflow", "registry", "rest-catalog"]
+)
 def test_no_container_runs_as_root(target: str) -> None:
     stages = {
         name: (base, body)
@@ -188,7 +195,7 @@ def test_hosts_and_volumes_are_the_code_s() -> None:
     assert set(layout.BROKERS) <= set(SERVICES)
     mounted = dict(volume.split(":", 1) for volume in SERVICES["configure"]["volumes"])
     services = {"postgres", "kafka", *layout.BROKERS, "minio", "airflow", "scheduler", "streams", "spark"}
-    assert set(mounted) == services | {"checks", "observer", "registry"}
+    assert set(mounted) == services | {"checks", "observer", "registry", "rest-catalog"}
     assert all(path == f"{layout.VOLUMES}/{name}" for name, path in mounted.items())
     drives = [volume for volume in SERVICES["minio-erasure"]["volumes"] if "drive-" in volume]
     assert len(drives) == layout.DRIVES

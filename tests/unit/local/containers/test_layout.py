@@ -13,6 +13,7 @@ import pytest
 from local.base import UsageError
 from local.containers import layout, profiles
 from local.containers.layout import Once, Volume, script
+from local.runtime import roles
 from local.runtime.context import Context
 from local.runtime.ports import DEFAULTS, HOST, Network
 from local.runtime.secrets import complete_secrets
@@ -20,7 +21,9 @@ from local.runtime.supervisord import Program
 from local.services import kafka
 from tests.support.raising import raising
 
-ALL = frozenset({"cluster", "erasure", "spark", "registry"})
+ALL = frozenset({"cluster", "erasure", "spark", "registry", "rest-catalog"})
+# How tables are found in PostgreSQL, for the secrets of the roles.
+ON_SQL = ALL - {"rest-catalog"}
 DEFAULT = frozenset({"single-broker", "single-drive"})
 SECRETS = complete_secrets({})
 
@@ -29,7 +32,15 @@ def volumes(context: Context, chosen: frozenset[str]) -> dict[str, Volume]:
     brokers = layout.BROKERS if "cluster" in chosen else ()
     network = Network(DEFAULTS, bind=layout.ANY, hosts=layout.HOSTS, brokers=brokers)
     registry = Path("/opt/sluice/registry-0") if profiles.REGISTRY in chosen else None
-    there = replace(context, network=network, secrets=SECRETS, home=layout.HOME, registry=registry)
+    catalog = Path("/opt/sluice/jars-rest-catalog-0") if profiles.REST_CATALOG in chosen else None
+    there = replace(
+        context,
+        network=network,
+        secrets=SECRETS,
+        home=layout.HOME,
+        registry=registry,
+        rest_catalog=catalog,
+    )
     return {volume.name: volume for volume in layout.volumes(there, chosen)}
 
 
@@ -58,6 +69,7 @@ def secrets_in(volume: Volume) -> set[str]:
                 "observer",
                 "spark",
                 "registry",
+                "rest-catalog",
             },
         ),
     ],
@@ -80,7 +92,7 @@ def test_notifications_are_where_airflow_calls_notifiers(context: Context, tmp_p
 
 
 def test_no_service_has_another_s_secrets(context: Context) -> None:
-    found = volumes(context, ALL)
+    found = volumes(context, ON_SQL)
     assert secrets_in(found["postgres"]) == {"postgres_admin"}
     assert secrets_in(found["minio"]) == {"minio_root"}
     kafka_s = {name for name in SECRETS if name.startswith("kafka_")}
@@ -103,6 +115,23 @@ def test_no_service_has_another_s_secrets(context: Context) -> None:
     maintenance = {"minio_maintenance", "lake_maintenance", "kafka_maintenance"}
     assert not secrets_in(found["airflow"]) & (administration | reader | roles | maintenance | {"spark"})
     assert "minio_airflow" in secrets_in(found["airflow"])
+
+
+def test_on_a_rest_catalog_the_roles_have_its_tokens_and_no_login_of_its_database(context: Context) -> None:
+    found = volumes(context, ALL)
+    known = {f"catalog_{role}" for role in (*roles.CATALOG_READERS, *roles.CATALOG_WRITERS)}
+    assert secrets_in(found["rest-catalog"]) == known | {"lake_catalog", "minio_catalog"}
+    having = {name: secrets_in(volume) for name, volume in found.items() if name != "rest-catalog"}
+    held = {name: {one for one in secrets if "catalog" in one} for name, secrets in having.items()}
+    jobs = {"catalog_producer", "catalog_consumer"}
+    assert {name: tokens for name, tokens in held.items() if tokens} == {
+        "airflow": {"catalog_airflow"},
+        "scheduler": {"catalog_airflow", "catalog_maintenance", *jobs},
+        "streams": jobs,
+        "spark": jobs,
+        "observer": {"catalog_observer"},
+    }
+    assert not [name for name, secrets in having.items() if any(one.startswith("lake_") for one in secrets)]
 
 
 def test_checks_are_reported_to_the_service_that_serves_them(context: Context) -> None:

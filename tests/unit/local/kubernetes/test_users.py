@@ -88,6 +88,22 @@ def test_a_producer_as_it_is_applied() -> None:
                         "resource": {"type": "topic", "name": "rides", "patternType": "literal"},
                         "operations": ["Write", "Describe", "Read"],
                     },
+                    {
+                        "resource": {
+                            "type": "topic",
+                            "name": "sluice-feed-positions",
+                            "patternType": "literal",
+                        },
+                        "operations": ["Write", "Describe", "Read"],
+                    },
+                    {
+                        "resource": {
+                            "type": "transactionalId",
+                            "name": "sluice-feed-",
+                            "patternType": "prefix",
+                        },
+                        "operations": ["Write", "Describe"],
+                    },
                     {"resource": {"type": "cluster"}, "operations": ["IdempotentWrite"]},
                     {
                         "resource": {"type": "group", "name": "spark-kafka-", "patternType": "prefix"},

@@ -9,7 +9,8 @@ import pytest
 
 from local.runtime.roles import kafka_rules, s3_policies
 from sluice.config.platform import ROLES
-from sluice.config.sections.topic import PROGRESS_TOPIC
+from sluice.config.sections.feed import TRANSACTIONAL_IDS
+from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC
 from sluice.core.queries import committed_batch
 
 TOPIC = "nyc-avro-topic"
@@ -158,6 +159,20 @@ def test_only_the_consumer_writes_progress(role: str, allowed: set[str]) -> None
     assert operations(role, "topic", PROGRESS_TOPIC.name) == allowed
 
 
+@pytest.mark.parametrize(
+    ("role", "allowed"),
+    [
+        ("airflow", MAKES),
+        ("producer", {"WRITE", "DESCRIBE", "READ"}),
+        ("consumer", set()),
+        ("reader", set()),
+        ("observer", set()),
+    ],
+)
+def test_only_the_producer_writes_positions_of_feeds(role: str, allowed: set[str]) -> None:
+    assert operations(role, "topic", POSITIONS_TOPIC.name) == allowed
+
+
 def test_the_streams_topics_stay_the_producer_s_where_there_are_results() -> None:
     writers = {role for role in ROLES if "WRITE" in operations(role, "topic", TOPIC, results=[RESULT])}
     assert writers == {"producer"}
@@ -169,6 +184,13 @@ def test_only_the_consumer_may_fence_the_one_writer_of_a_topic() -> None:
         allowed = operations(role, "transactional_id", writer)
         assert allowed == ({"WRITE", "DESCRIBE"} if role == "consumer" else set())
         assert operations(role, "transactional_id", "someone-elses") == set()
+
+
+def test_only_a_feed_s_producer_fences_its_predecessor() -> None:
+    writer = f"{TRANSACTIONAL_IDS}wiki_changes"
+    assert operations("producer", "transactional_id", writer) == {"WRITE", "DESCRIBE"}
+    others = set(ROLES) - {"producer", "consumer"}
+    assert not any(operations(role, "transactional_id", writer) for role in others)
 
 
 def test_a_query_s_mark_is_the_consumer_s_and_only_seen_by_airflow() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from local.stack.lake import OFFSETS, OffsetComparison, compare
 from local.stack.lake import held as local_held
+from sluice.core.offsets.ranges import OffsetRanges
 
 STARTS, TOPIC = {0: 0, 1: 5}, {0: (0, 3), 1: (0, 7), 2: (0, 0)}
 SCHEMA = pa.schema([("_kafka_partition", pa.int32()), ("_kafka_offset", pa.int64())])
@@ -49,6 +50,20 @@ def test_what_is_in_the_table_and_quarantined_is_there_twice_and_quarantined_twi
     quarantined: Places = [(0, 0), (0, 0), (1, 5), (None, None)]
     assert compared(table, quarantined) == OffsetComparison(gaps=1, duplicates=0, unexpected=0, records=5)
     assert compared(table, [*quarantined, (0, 2)]).duplicates == 1
+
+
+def test_an_offset_at_which_the_topic_delivers_no_record_is_no_gap() -> None:
+    """As that of a transaction's marker."""
+    asked: list[OffsetRanges] = []
+
+    def delivered(missing: OffsetRanges) -> OffsetRanges:
+        asked.append(missing)
+        return OffsetRanges.of({1: [(6, 7)]})
+
+    with local_held(rows([(0, 0), (0, 1)]), rows([(1, 5)])) as sql:
+        found = compare(sql, STARTS, TOPIC, delivered)
+    assert asked == [OffsetRanges.of({0: [(2, 3)], 1: [(6, 7)]})]
+    assert found == OffsetComparison(gaps=1, duplicates=0, unexpected=0, records=4)
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def test_every_commit_of_a_table_says_so() -> None:
     table = object.__new__(IcebergTable)
     table.__dict__ |= {"name": "raw.trips", "_spark": spark(), "_table": None}
     with raising(ClockSetBack, "raw.trips", NEWEST.isoformat()):
-        table._commit(lambda: refuse(PUBLISHED))
+        table._commit(None, None, lambda: refuse(PUBLISHED), {})
 
 
 def test_the_next_attempt_may_succeed(

@@ -12,6 +12,7 @@ from sluice.clients.kafka.admin import KafkaAdmin, TopicDescription
 from sluice.clients.processes.base import Runtime
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.consumer import Budget, Consumer
+from sluice.config.sections.feed import Feed
 from sluice.config.sections.supervision import Supervision
 from sluice.config.sections.topic import Topic
 from sluice.config.stream import StreamSpec
@@ -197,6 +198,7 @@ def test_a_wrong_declaration_is_nobodys_trouble() -> None:
         systems.sampler().observe(NOW)
 
 
+FED = replace(SPEC, feed=Feed("https://feed.test/", "a", "id", "e:read"))
 OTHERS = replace(SPEC, topic=Topic("x-topic", managed=False))
 
 
@@ -215,10 +217,12 @@ def test_a_topic_of_others_is_asked_whose_transaction_holds_back_unread_records(
     systems = waiting({0: 61, 1: 10})
     found = systems.sampler(OTHERS).observe(NOW)
     assert (found.transactions, "open_transactions" in systems.asked) == ({}, False)
-    # A topic of the stream's own gets none.
+    # A topic of the stream's own gets none, unless a feed's producer sends to it.
     systems = waiting({0: 60, 1: 10})
     assert systems.sampler().observe(NOW).stable is None
     assert "last_stable" not in systems.asked
+    found = waiting({0: 60, 1: 10}).sampler(FED).observe(NOW)
+    assert (found.stable, found.waits_for_transaction(0)) == ({0: 60, 1: 10}, True)
 
 
 def test_who_may_not_see_producers_sees_that_there_is_a_transaction() -> None:
@@ -226,5 +230,9 @@ def test_who_may_not_see_producers_sees_that_there_is_a_transaction() -> None:
     systems.errors["open_transactions"] = Refused("no right")
     found = systems.sampler(OTHERS).observe(NOW)
     assert (found.waits_for_transaction(0), found.transactions, found.errors) == (True, {}, {})
+    # A feed's own producer is the first to be asked.
+    own = systems.sampler(FED).observe(NOW).transactions
+    assert own.keys() == {0}
+    assert "own producer" in own[0]
     systems.errors = {"last_stable": Unreachable("no answer")}
     assert systems.sampler(OTHERS).observe(NOW).errors == {"kafka": "no answer"}

@@ -115,11 +115,11 @@ endpoint = "http://127.0.0.1:1"
 [lake]
 warehouse = "s3://lake"
 ledger = "s3://ledger/all"
-catalog_host = "127.0.0.1"
-catalog_port = 1
-catalog_database = "lake"
-catalog_user = "airflow"
-catalog_password = "c"
+[lake.catalog]
+type = "sql"
+uri = "postgresql://127.0.0.1:1/lake"
+username = "airflow"
+password = "c"
 [source]
 bucket = "source"
 [checkpoints]

@@ -123,13 +123,16 @@ def _table(load: VerifiedLoad, platform: Platform, spec: StreamSpec) -> OutputDa
     """Named by its place, as OpenLineage names Iceberg tables; its name in the catalog is a symlink."""
     location = urlsplit(load.location)
     lake = platform.lake
-    catalog = f"postgresql://{lake.catalog_host}:{lake.catalog_port}/{lake.catalog_database}"
     facets: dict[str, DatasetFacet] = {
         "symlinks": symlinks_dataset.SymlinksDatasetFacet(
-            [symlinks_dataset.Identifier(namespace=catalog, name=spec.table, type="TABLE")]
+            [symlinks_dataset.Identifier(namespace=lake.catalog.address, name=spec.table, type="TABLE")]
         ),
         "catalog": catalog_dataset.CatalogDatasetFacet(
-            framework="iceberg", type="jdbc", name="lake", metadataUri=catalog, warehouseUri=lake.warehouse
+            framework="iceberg",
+            type=lake.catalog.spark()["type"],
+            name="lake",
+            metadataUri=lake.catalog.address,
+            warehouseUri=lake.warehouse,
         ),
     }
     if load.snapshot_id is not None:

@@ -17,6 +17,7 @@ from openlineage.client import OpenLineageClient
 
 from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.load.lineage import MAX_PROBLEMS
+from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import Lake as LakeSettings
 from tests.support.lake import TABLE
@@ -25,7 +26,8 @@ from tests.support.steps import NewTables, ValidateRows, given
 
 AT = "2026-01-01T00:00:00+00:00"
 KAFKA = Kafka("kafka.test:9092, other.test:9092", password="not to be told")
-LAKE = LakeSettings("s3://w/lake", "s3://w/ledger", "db.test", 5432, "catalog", "user", "not to be told")
+CATALOG = Catalog("sql", "postgresql://db.test/catalog", "user", "not to be told")
+LAKE = LakeSettings("s3://w/lake", "s3://w/ledger", CATALOG)
 
 
 class Lineage:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from sluice.clients.lake.errors import asking
+from sluice.clients.catalogs.errors import asking
 from sluice.core.errors import Unreachable
 from tests.support.raising import raising
 

@@ -1,0 +1,5 @@
+"""Iceberg catalogs through PyIceberg: a database, a REST server.
+
+Start with ``pointers``: where a table's current metadata is, by each kind. ``rest`` bounds PyIceberg's
+client, ``errors`` makes every failure one of Sluice's.
+"""

@@ -1,0 +1,74 @@
+"""The errors of PyIceberg and its clients, of a catalog, as Sluice's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from botocore.exceptions import BotoCoreError, ClientError
+from pyiceberg.exceptions import (
+    AuthorizationExpiredError,
+    ForbiddenError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
+from requests import RequestException
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+
+from sluice.clients.s3.errors import DENIED, error_code
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.messages import quoted
+
+
+def missing(what: str) -> Missing:
+    message = (
+        f"{what} does not exist; the stream's consumer creates it. Fix: start the consumer; if it had rows: "
+        "docs/operating.md, Table lost by the catalog"
+    )
+    return Missing(message, ErrorCode.TABLE_NOT_FOUND)
+
+
+@contextmanager
+def asking(what: str) -> Iterator[None]:
+    """The errors of PyIceberg and its clients of a catalog as Missing (no such table), Refused (access is
+    denied) or Unreachable; no connection string."""
+    try:
+        yield
+    except NoSuchTableError as error:
+        raise missing(what) from error
+    except DBAPIError as error:
+        reason = " ".join(str(error.orig).split())
+        if "iceberg_tables" in reason and ("does not exist" in reason or "no such table" in reason):
+            message = f"{what}: the catalog's database has no tables yet"
+            raise Missing(message, ErrorCode.TABLE_NOT_FOUND) from error
+        message = f"{what}: the catalog's database does not answer: {reason}"
+        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+    except PoolTimeout as error:
+        # Each connection waits for an answer.
+        message = f"{what}: the catalog's database does not answer: no connection is free"
+        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+    except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
+        raise _refused(what, str(error)) from error
+    except ClientError as error:
+        if (code := error_code(error)) in DENIED:
+            raise _refused(what, code) from error
+        raise Unreachable(f"{what}: the catalog: {error}", ErrorCode.CATALOG_UNREACHABLE) from error
+    except (RESTError, RequestException, BotoCoreError) as error:
+        message = f"{what}: the catalog does not answer: {_line(str(error))}"
+        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+
+
+def _line(text: str) -> str:
+    return quoted(" ".join(text.split()))
+
+
+def _refused(what: str, reason: str) -> Refused:
+    message = (
+        f"{what}: the catalog refuses this role: {_line(reason)}. Fix: give the role's login in "
+        "[lake.catalog] the right to it"
+    )
+    return Refused(message, ErrorCode.CATALOG_PERMISSION)

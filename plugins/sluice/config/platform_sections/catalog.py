@@ -1,0 +1,211 @@
+"""``[lake.catalog]`` of a platform file: the Iceberg catalog of the lake, and how clients log in to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from sluice.config import postgresql
+from sluice.config.postgresql import is_loopback
+from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
+from sluice.config.reading.urls import VISIBLE, check_url
+from sluice.config.reading.values import shown
+
+SQL, REST = "sql", "rest"
+# For a statement in the database, which reads or swaps one pointer; and for an answer of any catalog.
+STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
+POSTGRESQL_PORT = 5432
+# Among the properties of Iceberg's clients, which do not know it.
+CHECK_NAMESPACE = "sluice.check-namespace"
+# The keys that have a meaning, beside type and uri.
+KEYS = {
+    SQL: ("username", "password", "sslmode", "sslrootcert"),
+    REST: ("warehouse", "prefix", "token", "credential", "oauth2_server_uri", "scope", "plain_text"),
+}
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """The catalog, with the names that Iceberg's own clients give its properties."""
+
+    type: Annotated[str, "kind of the [catalog](#a-catalog): `sql` or `rest`"]
+    uri: Annotated[
+        str,
+        "`sql`: `postgresql://host:port/database`, without a login; `rest`: the server's address, up to the "
+        "part before `/v1`",
+    ]
+    username: Annotated[str, "`sql`: the role's user"] = ""
+    password: Annotated[str, "`sql`: of `username`"] = field(default="", repr=False)
+    sslmode: Annotated[
+        str,
+        "`sql`: `verify-full` (default, except for a host that is this machine: `disable`), `verify-ca`, "
+        "`require` (encrypted, not verified) or `disable` (plain text); none falls back to plain text",
+    ] = ""
+    sslrootcert: Annotated[
+        str,
+        "`sql`: path of a PEM file with the CA of the server's certificate; `verify-…` needs it",
+    ] = ""
+    warehouse: Annotated[str, "`rest`: the warehouse's name there, as the server wants it"] = ""
+    prefix: Annotated[str, "`rest`: in front of every path, for a server that does not say it itself"] = ""
+    token: Annotated[str, "`rest`: bearer token"] = field(default="", repr=False)
+    credential: Annotated[
+        str, "`rest`: `client id:client secret` of OAuth2's client credentials, in place of `token`"
+    ] = field(default="", repr=False)
+    oauth2_server_uri: Annotated[
+        str, "`rest`: where tokens for `credential` are; empty: `/v1/oauth/tokens` of the catalog"
+    ] = ""
+    scope: Annotated[str, "`rest`: of the tokens for `credential`; empty: `catalog`"] = ""
+    plain_text: Annotated[
+        bool,
+        "`rest`: true: a login is sent to another machine over `http://`, in a network that you trust",
+    ] = False
+
+    check_namespace: Annotated[
+        str,
+        "namespace in which [what a catalog must keep](#what-a-catalog-must-keep) is tried and written down; "
+        "made if it is missing",
+    ] = "sluice_check"
+
+    @property
+    def _ssl(self) -> dict[str, str]:
+        """For every client alike."""
+        ca = {"sslrootcert": self.sslrootcert} if self.sslrootcert else {}
+        return {"sslmode": postgresql.ssl_mode(self.host, self.sslmode), **ca}
+
+    @property
+    def host(self) -> str:
+        """That of ``uri``, an address of IPv6 without its brackets."""
+        return urlsplit(self.uri).hostname or ""
+
+    @property
+    def _place(self) -> str:
+        """Host, port and database of ``sql``, as the end of a URL."""
+        parts = urlsplit(self.uri)
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{parts.port or POSTGRESQL_PORT}{parts.path}"
+
+    @property
+    def address(self) -> str:
+        """What tells this catalog from another one; without a login."""
+        return f"postgresql://{self._place}" if self.type == SQL else self.uri
+
+    def libpq(self, options: str = "") -> dict[str, Any]:
+        """Arguments of ``psycopg2.connect``; ``options``: further ones of the session."""
+        parts = urlsplit(self.uri)
+        return {
+            "host": self.host,
+            "port": parts.port or POSTGRESQL_PORT,
+            "dbname": parts.path.strip("/"),
+            "user": self.username,
+            "password": self.password,
+            **self._ssl,
+            **postgresql.libpq_timeouts(STATEMENT_SECONDS, options),
+        }
+
+    def spark(self) -> dict[str, str]:
+        """Properties of Iceberg's Java catalog, without those of S3."""
+        if self.type == SQL:
+            login = {"user": self.username, "password": self.password}
+            login |= self._ssl | postgresql.jdbc_timeouts(STATEMENT_SECONDS, ANSWER_SECONDS)
+            jdbc = {f"jdbc.{key}": value for key, value in login.items()}
+            return {
+                "type": "jdbc",
+                "uri": f"jdbc:postgresql://{self._place}",
+                "jdbc.schema-version": "V1",
+            } | jdbc
+        # By the names that both of Iceberg's clients know.
+        properties = {
+            "type": self.type,
+            "uri": self.uri,
+            "warehouse": self.warehouse,
+            "prefix": self.prefix,
+            "token": self.token,
+            # Java's client would exchange it for another one after an hour.
+            "token-refresh-enabled": "false" if self.token else "",
+            "credential": self.credential,
+            "oauth2-server-uri": self.oauth2_server_uri,
+            "scope": self.scope,
+            CHECK_NAMESPACE: self.check_namespace,
+        }
+        return {name: value for name, value in properties.items() if value}
+
+    def pyiceberg(self) -> dict[str, str]:
+        """Properties for PyIceberg, without those of S3. Of ``sql`` after an import of
+        sluice.clients.databases.postgresql."""
+        from urllib.parse import quote, urlencode
+
+        if self.type != SQL:
+            return self.spark()
+        user, password = (quote(text, safe="") for text in (self.username, self.password))
+        query = self._ssl | postgresql.libpq_timeouts(STATEMENT_SECONDS)
+        query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
+        uri = f"postgresql+psycopg2://{user}:{password}@{self._place}?{urlencode(query)}"
+        return {"type": "sql", "uri": uri, "init_catalog_tables": "false"}
+
+
+def check(catalog: Catalog, where: str) -> None:
+    """Raises ConfigError naming ``where`` and the key, never a secret."""
+    if catalog.type not in KEYS:
+        raise ConfigError(f"{where}: type is {catalog.type!r}. Fix: use one of {', '.join(KEYS)}")
+    known = {"type", "uri", "check_namespace", *KEYS[catalog.type]}
+    for found in fields(catalog):
+        if found.name not in known and getattr(catalog, found.name):
+            raise ConfigError(
+                f"{where}: {found.name} has no meaning for type {catalog.type!r}. Fix: remove it; keys are "
+                f"{', '.join(sorted(known))}"
+            )
+    if not IDENTIFIER.fullmatch(catalog.check_namespace):
+        raise ConfigError(
+            f"{where}: check_namespace is {shown(catalog.check_namespace)}, no name of a namespace. "
+            f"{IDENTIFIER_FIX}"
+        )
+    if "@" in catalog.uri:
+        # Before any message shows it.
+        raise ConfigError(f"{where}: uri has a login in it. Fix: write it as keys of its own")
+    {SQL: _check_sql, REST: _check_rest}[catalog.type](catalog, where)
+
+
+def _check_sql(catalog: Catalog, where: str) -> None:
+    parts = urlsplit(catalog.uri)
+    try:
+        is_whole = parts.scheme == "postgresql" and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:
+        is_whole = False
+    if not is_whole or parts.path.count("/") != 1 or len(parts.path) < 2 or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{where}: uri is {catalog.uri!r}, no address of a database. Fix: write "
+            "postgresql://host:port/database"
+        )
+    for key in ("username", "password"):
+        if not getattr(catalog, key):
+            raise ConfigError(f"{where}: {key} is missing. Fix: add the role's")
+    keys = "sslmode", "sslrootcert"
+    postgresql.check_ssl(where, catalog.host, catalog.sslmode, catalog.sslrootcert, keys)
+
+
+def _check_rest(catalog: Catalog, where: str) -> None:
+    check_url(catalog.uri, f"{where}: uri")
+    if "?" in catalog.uri or "#" in catalog.uri:
+        raise ConfigError(f"{where}: uri has a query or a fragment. Fix: leave out what begins with ? or #")
+    if catalog.token and catalog.credential:
+        raise ConfigError(f"{where}: token and credential: there are two logins. Fix: keep one of them")
+    for key in ("oauth2_server_uri", "scope"):
+        if getattr(catalog, key) and not catalog.credential:
+            raise ConfigError(f"{where}: {key} is there, and credential is missing. Fix: add it")
+    if catalog.oauth2_server_uri:
+        check_url(catalog.oauth2_server_uri, f"{where}: oauth2_server_uri")
+    for key in ("token", "credential"):
+        if (text := getattr(catalog, key)) and not VISIBLE.fullmatch(text):
+            raise ConfigError(
+                f"{where}: {key} has a character that no header can have. Fix: use visible ASCII only"
+            )
+    if catalog.plain_text or not (catalog.token or catalog.credential):
+        return
+    for key in ("uri", "oauth2_server_uri"):
+        parts = urlsplit(getattr(catalog, key))
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            raise ConfigError(
+                f"{where}: {key} is of another machine, and the login would be sent to it in plain text. "
+                "Fix: write https://, or, in a network that you trust, plain_text = true"
+            )

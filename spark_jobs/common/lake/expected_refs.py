@@ -1,0 +1,94 @@
+"""Commits that are made only if every ref is where it was expected, one that they do not change too.
+
+A database compares the metadata file that was read with its own, and so all that is in it. A REST catalog
+compares what the request requires, and Iceberg's Java client requires of the refs only those that it sets: it
+publishes also after the writer's branch was removed, and removes a branch that has moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, cast
+
+from py4j.protocol import Py4JJavaError
+from pydantic import TypeAdapter
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyspark.sql import SparkSession
+
+from sluice.clients.catalogs.rest import BoundedCatalog
+from sluice.config.platform_sections.catalog import REST
+from sluice.config.platform_sections.lake import CATALOG
+from sluice.core.error_codes import ErrorCode
+
+# Iceberg's exception if another commit came first.
+RACE = "org.apache.iceberg.exceptions.CommitFailedException"
+PREFIX = f"spark.sql.catalog.{CATALOG}."
+
+
+class CommitRefused(RuntimeError):
+    """The catalog refused a commit: another came first, or a ref is not where it was expected."""
+
+    code = ErrorCode.CONCURRENT_COMMIT
+
+
+def commit(
+    spark: SparkSession,
+    table: str,
+    operations: Any,
+    base: Any,
+    metadata: Any,
+    expected: Mapping[str, int | None],
+) -> None:
+    """Commit Java's ``metadata``, built from ``base``, to ``table`` (``namespace.table``) if the refs of
+    ``expected`` are there (snapshot, or None: missing). Raises CommitRefused, and the client's other errors:
+    then it is unknown whether it is committed."""
+    if spark.conf.get(f"{PREFIX}type", "") != REST:
+        try:
+            operations.commit(base, metadata)
+        except Py4JJavaError as error:
+            if error.java_exception.getClass().getName() == RACE:
+                raise CommitRefused(str(error.java_exception.getMessage())) from error
+            raise
+        return
+    iceberg = cast("Any", spark._jvm).org.apache.iceberg
+    required = iceberg.UpdateRequirements.forUpdateTable(base, metadata.changes())
+    requirements = [
+        *(_REQUIREMENT.validate_json(iceberg.UpdateRequirementParser.toJson(one)) for one in required),
+        *(_REQUIREMENT.validate_python(_expects(name, at)) for name, at in expected.items()),
+    ]
+    updates = [_UPDATE.validate_json(iceberg.MetadataUpdateParser.toJson(one)) for one in metadata.changes()]
+    # PyIceberg asks a table for its name and its own token only.
+    target: Any = SimpleNamespace(name=lambda: tuple(table.split(".")), config={})
+    try:
+        catalog_of(properties_of(spark)).commit_table(target, tuple(requirements), tuple(updates))
+    except CommitFailedException as error:
+        raise CommitRefused(f"{table}: {error}") from error
+    # Java's client does not know of it.
+    operations.refresh()
+
+
+_REQUIREMENT: TypeAdapter[Any] = TypeAdapter(TableRequirement)
+_UPDATE: TypeAdapter[Any] = TypeAdapter(TableUpdate)
+
+
+def _expects(ref: str, snapshot: int | None) -> dict[str, Any]:
+    return {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": snapshot}
+
+
+def properties_of(spark: SparkSession) -> tuple[tuple[str, str], ...]:
+    """The session's properties of the catalog, for PyIceberg."""
+    found = cast("Mapping[str, str]", spark.conf.getAll)
+    return tuple(
+        sorted((k.removeprefix(PREFIX), value) for k, value in found.items() if k.startswith(PREFIX))
+    )
+
+
+@lru_cache(maxsize=4)
+def catalog_of(properties: tuple[tuple[str, str], ...]) -> Catalog:
+    """PyIceberg's connection to a REST catalog, one in a process."""
+    # Both of Iceberg's clients know the properties by the same names.
+    return BoundedCatalog(dict(properties))

@@ -1,0 +1,67 @@
+"""What was found of a catalog is kept there: it is tried once for each version of the promises."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+
+from sluice.catalog_check import kept, trial
+from sluice.catalog_check.kept import CatalogBroken
+from tests.support.raising import raising
+from tests.unit.catalog_check.broken_catalogs import RequiresOnlyWhatItSets, opened
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the scratch tables of each trial."""
+    made: list[str] = []
+
+    def counted(catalog: SqlCatalog, other: SqlCatalog, name: str) -> object:
+        made.append(name)
+        return trial.findings(catalog, other, name, rounds=2)
+
+    monkeypatch.setattr(kept, "findings", counted)
+    return made
+
+
+def check(folder: Path, kind: type[SqlCatalog] = SqlCatalog) -> None:
+    kept.check(opened(folder, kind), opened(folder, kind), "scratch", "https://catalog.test")
+
+
+def test_a_catalog_is_tried_once(tmp_path: Path, trials: list[str]) -> None:
+    check(tmp_path)
+    check(tmp_path)
+    assert trials == ["scratch.catalog_check"]
+    found = kept.read(opened(tmp_path), "scratch")
+    assert found is not None
+    assert found.version == kept.VERSION
+
+
+def test_it_is_tried_again_for_other_promises(
+    tmp_path: Path, trials: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check(tmp_path)
+    monkeypatch.setattr(kept, "VERSION", kept.VERSION + 1)
+    assert kept.read(opened(tmp_path), "scratch") is None
+    check(tmp_path)
+    assert len(trials) == 2
+
+
+@pytest.mark.parametrize("text", ["", "yes", "[1]", '{"version": 1}'])
+def test_what_another_hand_wrote_counts_for_nothing(tmp_path: Path, trials: list[str], text: str) -> None:
+    check(tmp_path)
+    with opened(tmp_path).load_table("scratch.catalog_check").transaction() as change:
+        change.set_properties({kept.PROPERTY: text})
+    assert kept.read(opened(tmp_path), "scratch") is None
+    check(tmp_path)
+    assert len(trials) == 2
+
+
+def test_a_broken_catalog_is_refused_each_time_by_the_promise(tmp_path: Path, trials: list[str]) -> None:
+    for _ in range(2):
+        with raising(CatalogBroken, "https://catalog.test", "untouched-ref", "expected refused", "Fix: "):
+            check(tmp_path, RequiresOnlyWhatItSets)
+    assert len(trials) == 2, "it may be another version of the server by now"
+    assert kept.read(opened(tmp_path), "scratch") is None

@@ -1,0 +1,99 @@
+"""`[lake.catalog]`: what each kind of client is given, and what is refused."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sluice.config.platform_sections import catalog
+from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, Catalog
+from sluice.config.platform_sections.lake import Lake
+from sluice.config.platform_sections.s3 import S3
+from sluice.config.reading.toml import ConfigError
+from tests.support.raising import raising
+
+S3_KEYS = S3("key", "hidden", "http://minio:9000")
+REST = {"type": "rest", "uri": "https://catalog.test/iceberg"}
+
+
+def lake(**declared: Any) -> Lake:
+    made = Catalog(**declared)
+    catalog.check(made, "[lake.catalog]")
+    return Lake("s3://w/lake", "s3://w/ledger", made)
+
+
+def test_a_rest_catalog_is_told_the_same_by_both_clients() -> None:
+    made = lake(
+        **REST, warehouse="prod", credential="id:secret", scope="a b", oauth2_server_uri="https://idp.test/t"
+    )
+    expected = {
+        "type": "rest",
+        "uri": "https://catalog.test/iceberg",
+        "warehouse": "prod",
+        "credential": "id:secret",
+        "oauth2-server-uri": "https://idp.test/t",
+        "scope": "a b",
+        CHECK_NAMESPACE: "sluice_check",
+    }
+    assert made.spark() == expected
+    assert expected.items() <= made.pyiceberg(S3_KEYS).items()
+    assert made.catalog.address == "https://catalog.test/iceberg"
+    assert "secret" not in repr(made)
+    assert lake(**REST, token="t").spark()["token-refresh-enabled"] == "false"
+    # Not the address in the bucket: a server would look for a warehouse of this name.
+    assert "warehouse" not in lake(**REST).spark()
+
+
+def test_a_database_has_a_port_of_its_own_or_the_usual_one() -> None:
+    made = lake(type="sql", uri="postgresql://localhost/lake", username="u", password="p")
+    assert made.spark()["uri"] == "jdbc:postgresql://localhost:5432/lake"
+    assert made.catalog.libpq()["port"] == 5432
+
+
+SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "password": "p"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "message"),
+    [
+        ({"type": "hive", "uri": "h"}, "type is 'hive'. Fix: use one of sql, rest"),
+        ({**SQL, "token": "t"}, "token has no meaning for type 'sql'. Fix: remove it"),
+        ({**REST, "sslmode": "disable"}, "sslmode has no meaning for type 'rest'"),
+        *(
+            ({**SQL, "uri": uri}, "no address of a database. Fix: write postgresql://host:port/database")
+            for uri in (
+                "mysql://h/d",
+                "postgresql:///d",
+                "postgresql://h",
+                "postgresql://h/",
+                "postgresql://h/a/b",
+            )
+        ),
+        ({**SQL, "uri": "postgresql://h:99999/d"}, "no address of a database"),
+        ({**SQL, "uri": "postgresql://h/d?sslmode=prefer"}, "no address of a database"),
+        ({**SQL, "uri": "postgresql://u:hidden@h/d"}, "uri has a login in it"),
+        ({**SQL, "username": ""}, "username is missing"),
+        ({**REST, "check_namespace": "a.b"}, "check_namespace is 'a.b', no name of a namespace"),
+        ({**REST, "uri": "catalog.test"}, "Fix: write it with http:// or https://"),
+        ({**REST, "uri": "https://u:hidden@h/d"}, "uri has a login in it"),
+        ({**REST, "uri": "https://h/d?a=hidden"}, "has a query or a fragment"),
+        ({**REST, "token": "t", "credential": "a:b"}, "there are two logins"),
+        ({**REST, "scope": "all"}, "scope is there, and credential is missing"),
+        ({**REST, "token": "a\nb"}, "token has a character that no header can have"),
+        ({**REST, "uri": "http://h:1", "token": "hidden"}, "uri is of another machine"),
+        (
+            {**REST, "credential": "a:hidden", "oauth2_server_uri": "http://h/t"},
+            "oauth2_server_uri is of another machine",
+        ),
+    ],
+)
+def test_a_catalog_that_is_declared_wrongly_is_refused(declared: dict[str, Any], message: str) -> None:
+    with raising(ConfigError, "[lake.catalog]", message) as refused:
+        lake(**declared)
+    assert "hidden" not in str(refused.value)
+
+
+def test_a_login_may_be_sent_in_plain_text_to_this_machine_or_where_it_is_declared() -> None:
+    lake(**REST | {"uri": "http://127.0.0.1:1"}, token="t")
+    lake(**REST | {"uri": "http://h:1"}, token="t", plain_text=True)
