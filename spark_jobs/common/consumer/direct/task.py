@@ -10,6 +10,7 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark import cloudpickle
 
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import PATIENCE_SECONDS
@@ -51,7 +52,7 @@ class Job:
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {one.name: getattr(self, one.name) for one in fields(self)}
-        return _job, (given | {"decoder": pickle.dumps(self.decoder)},)
+        return _job, (given | {"decoder": cloudpickle.dumps(self.decoder)},)
 
 
 def _job(given: Mapping[str, Any]) -> Job:
