@@ -50,6 +50,8 @@ class Stream:
 
     # Whether it is decoded by a function in PySpark, though there is a decoder.
     is_own = False
+    # The session that is active when the stream ends; None for one that makes no other active.
+    _first: SparkSession | None = None
 
     def __init__(
         self,
@@ -145,7 +147,8 @@ class Stream:
     def stop(self) -> None:
         for consumption in self.started:
             consumption.query.stop()
-        activate(self._first)
+        if self._first is not None:
+            activate(self._first)
 
     def send(self, each: int, partitions: int = PARTITIONS) -> None:
         """So many records into each partition."""
