@@ -37,7 +37,7 @@ from sluice.core.schema_versions.compared import differences, differences_of_mes
 from sluice.core.schema_versions.declared import Contradiction, message_of_table, schema_of_table
 from sluice.core.schema_versions.offsets import Seen
 from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version, column_of, fields_of
-from sluice.core.schema_versions.table_columns import arrow_schema
+from sluice.core.schema_versions.table_columns import arrow_schema, type_text
 from sluice.core.tables.known_tables import CREATED_AT
 
 if TYPE_CHECKING:
@@ -90,6 +90,8 @@ def _columns(table: Table, came: dict[int, columns.Came]) -> list[Column]:
     original = schemas[min(schemas)]
     created = int(table.properties.get(CREATED_AT) or 0)
     snapshots = [*islice(ancestors(table), _MAX_SNAPSHOTS)][::-1]
+    # PyIceberg's own text has the ids of nested fields.
+    kinds = arrow_schema(json.loads(table.schema().model_dump_json()))
 
     def column(field: NestedField) -> Column:
         def has_it(schema_id: int | None) -> bool:
@@ -97,7 +99,9 @@ def _columns(table: Table, came: dict[int, columns.Came]) -> list[Column]:
 
         kept = [(one.timestamp_ms, has_it(one.schema_id)) for one in snapshots]
         began = created if field.field_id in original else 0
-        return column_of(field.name, str(field.field_type), field.field_id, came, kept, began)
+        return column_of(
+            field.name, type_text(kinds.field(field.name).type), field.field_id, came, kept, began
+        )
 
     return [column(field) for field in table.schema().fields]
 

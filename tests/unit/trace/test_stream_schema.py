@@ -12,7 +12,7 @@ from unittest.mock import patch
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.transforms import TruncateTransform
-from pyiceberg.types import LongType, NestedField, StringType, StructType
+from pyiceberg.types import ListType, LongType, NestedField, StringType, StructType
 
 from sluice.clients.registry.client import Version as OfSubject
 from sluice.clients.s3.requests import split
@@ -277,3 +277,12 @@ def test_a_stream_without_a_registry_asks_none(rig: Rig) -> None:
     assert (found.has_registry, found.versions, registry.asked) == (False, (), 0)
     assert found.to_json()["follows"] == "ab", "as a stream that follows fingerprints"
     assert {one.name for one in found.columns} >= {"channel", "_kafka_offset"}
+
+
+def test_the_types_of_columns_have_no_ids(rig: Rig) -> None:
+    line = StructType(NestedField(90, "sku", StringType()), NestedField(91, "pieces", LongType()))
+    nested = ListType(92, line)
+    rig.lake.catalog.load_table(lakes.TABLE).update_schema().add_column("lines", nested).commit()
+    kinds = {one.name: one.type for one in rig.say(Registry()).columns}
+    assert kinds["lines"] == "list<struct<sku: string, pieces: long>>"
+    assert kinds["_kafka_offset"] == "long"
