@@ -74,6 +74,11 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is not JSON ({error}). Fix: restore it, or make destroy") from error
 
 
+def java_properties(settings: Mapping[str, str]) -> str:
+    """A file's text as java.util.Properties reads it."""
+    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
+
+
 def write_files(files: Mapping[Path, str]) -> bool:
     """Write files of mode 600; whether one changed."""
     changed = [write_private(path, text) for path, text in files.items()]

@@ -9,7 +9,7 @@ import httpx
 
 from local.base import UsageError
 from local.runtime.context import Context, with_parent
-from local.runtime.home import write_files
+from local.runtime.home import java_properties, write_files
 from local.runtime.ports import HOST
 from local.runtime.registry_access import registry_logins
 from local.runtime.supervisord import Program
@@ -74,8 +74,7 @@ def properties(context: Context) -> str:
     for user, (password, right) in registry_logins(context.secrets).items():
         settings[f"quarkus.security.users.embedded.users.{user}"] = password
         settings[f"quarkus.security.users.embedded.roles.{user}"] = right
-    # As java.util.Properties reads them.
-    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in settings.items())
+    return java_properties(settings)
 
 
 def files(context: Context) -> dict[Path, str]:

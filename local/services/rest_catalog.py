@@ -11,7 +11,7 @@ import httpx
 
 from local.base import UsageError
 from local.runtime.context import Context, with_parent
-from local.runtime.home import write_files
+from local.runtime.home import java_properties, write_files
 from local.runtime.roles import CATALOG_USER, WAREHOUSE, catalog_tokens
 from local.runtime.supervisord import Program
 from local.services import minio, postgres
@@ -79,8 +79,7 @@ def settings(context: Context) -> str:
     }
     for right, tokens in catalog_tokens(context.secrets).items():
         given |= {f"{right}.{role}": token for role, token in tokens.items()}
-    # As java.util.Properties reads them.
-    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in given.items())
+    return java_properties(given)
 
 
 def files(context: Context) -> dict[Path, str]:

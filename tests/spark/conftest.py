@@ -22,6 +22,7 @@ from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
+from tests.support.feeding import Feeding
 from tests.support.jvm import QUICK
 from tests.support.lakehouse import Stream
 from tests.support.queried import Make, Queried
@@ -78,6 +79,19 @@ def stream(
     made = Stream(spark, services, f"stream_{next(_numbers)}", str(tmp_path), catalog=kind)
     yield made
     made.stop()
+
+
+@pytest.fixture
+def feed(services: Services, tmp_path: Path) -> Iterator[Callable[..., Feeding]]:
+    made: list[Feeding] = []
+
+    def make(url: str, **declared: int) -> Feeding:
+        made.append(Feeding(services, tmp_path, url, declared))
+        return made[-1]
+
+    yield make
+    for feeding in made:
+        feeding.close()
 
 
 @pytest.fixture(scope="session")

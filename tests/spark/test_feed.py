@@ -8,10 +8,9 @@ import random
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import cast
 
 import pytest
@@ -28,19 +27,6 @@ from tests.support.services import Services
 
 SEED = 20261121
 Feed = Callable[..., Feeding]
-
-
-@pytest.fixture
-def feed(services: Services, tmp_path: Path) -> Iterator[Feed]:
-    made: list[Feeding] = []
-
-    def make(url: str, **declared: int) -> Feeding:
-        made.append(Feeding(services, tmp_path, url, declared))
-        return made[-1]
-
-    yield make
-    for feeding in made:
-        feeding.close()
 
 
 def numbers(replay: FaultyReplay, records: list[Record], events: range) -> list[int]:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,19 +35,6 @@ insert into sluice_feed_positions (stream, position, ids, saved_at) values (%s, 
 on conflict (stream) do update set position = excluded.position, saved_at = excluded.saved_at,
   ids = excluded.ids"""
 Feed = Callable[..., Feeding]
-
-
-@pytest.fixture
-def feed(services: Services, tmp_path: Path) -> Iterator[Feed]:
-    made: list[Feeding] = []
-
-    def make(url: str, **declared: int) -> Feeding:
-        made.append(Feeding(services, tmp_path, url, declared))
-        return made[-1]
-
-    yield make
-    for feeding in made:
-        feeding.close()
 
 
 def position_of(replay: FaultyReplay, number: int) -> str:

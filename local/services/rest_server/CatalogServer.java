@@ -31,7 +31,7 @@ import org.eclipse.jetty.util.thread.QueuedThreadPool;
 
 /**
  * Iceberg's REST catalog on one address, for those who have a token: Iceberg's own main class listens on all
- * addresses, and asks nobody for a login. Without generics and lambdas, which its compiler (Janino) lacks.
+ * addresses, and asks for no login. Without generics and lambdas, which its compiler (Janino) lacks.
  */
 public final class CatalogServer {
     private static final long STOP_MILLISECONDS = 5000L;
@@ -102,7 +102,7 @@ public final class CatalogServer {
             if (!writes && !has(readers, request)) {
                 refuse(response, 401, "NotAuthorizedException", "no token, or an unknown one");
             } else if (request.getRequestURI().equals("/v1/oauth/tokens")) {
-                // Iceberg's adapter gives a token to whoever asks, and none of these would be let in here.
+                // Iceberg's adapter gives a token to anyone who asks, and none of these would be let in here.
                 refuse(response, 404, "NoSuchEndpointException", "tokens are not exchanged here");
             } else if (reads || (writes && changes)) {
                 chain.doFilter(asked, answer);

@@ -9,14 +9,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from threading import Barrier
-from typing import Any
 
-from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import BadRequestError, CommitFailedException, ValidationException
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.types import LongType, NestedField
 
 from sluice.catalog_check.promises import (
@@ -31,6 +28,8 @@ from sluice.catalog_check.promises import (
     Step,
     after,
 )
+from sluice.clients.catalogs.commits import commit as commit_to
+from sluice.clients.catalogs.commits import expected_refs
 from sluice.clients.catalogs.errors import asking
 from sluice.core.json_record import Document
 from sluice.core.messages import quoted
@@ -39,8 +38,6 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 # Each is a chance that two commits meet.
 ROUNDS = 10
 ACCEPTED = "accepted"
-_REQUIREMENT: TypeAdapter[Any] = TypeAdapter(TableRequirement)
-_UPDATE: TypeAdapter[Any] = TypeAdapter(TableUpdate)
 # By the server (409, 400), or by the client, which looks at what it loaded.
 _REFUSALS = (CommitFailedException, BadRequestError, ValidationException, ValueError)
 
@@ -96,10 +93,9 @@ class ScratchTable:
         """`accepted`, or why it was refused."""
         table = str(self._table.metadata.table_uuid)
         requirements: list[Document] = [{"type": "assert-table-uuid", "uuid": table}]
-        requirements += [
-            {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": at and self._ids[at]}
-            for ref, at in commit.expects.items()
-        ]
+        requirements += expected_refs(
+            {ref: self._ids[at] if at else None for ref, at in commit.expects.items()}
+        )
         updates: list[Document] = [
             {"action": "add-snapshot", "snapshot": self._snapshot(one)} for one in commit.adds
         ]
@@ -111,10 +107,8 @@ class ScratchTable:
         if commit.expires:
             expired = [self._ids[one] for one in commit.expires]
             updates.append({"action": "remove-snapshots", "snapshot-ids": expired})
-        required = tuple(map(_REQUIREMENT.validate_python, requirements))
-        changes = tuple(map(_UPDATE.validate_python, updates))
         try:
-            self._clients[client].commit_table(self._table, required, changes)
+            commit_to(self._clients[client], ".".join(self._table.name()), requirements, updates)
         except _REFUSALS as error:
             return f"refused ({quoted(' '.join(str(error).split()))})"
         return ACCEPTED

@@ -7,18 +7,17 @@ publishes also after the writer's branch was removed, and removes a branch that 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
-from pydantic import TypeAdapter
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyspark.sql import SparkSession
 
+from sluice.clients.catalogs import commits
 from sluice.clients.catalogs.rest import BoundedCatalog
 from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.lake import CATALOG
@@ -56,27 +55,15 @@ def commit(
         return
     iceberg = cast("Any", spark._jvm).org.apache.iceberg
     required = iceberg.UpdateRequirements.forUpdateTable(base, metadata.changes())
-    requirements = [
-        *(_REQUIREMENT.validate_json(iceberg.UpdateRequirementParser.toJson(one)) for one in required),
-        *(_REQUIREMENT.validate_python(_expects(name, at)) for name, at in expected.items()),
-    ]
-    updates = [_UPDATE.validate_json(iceberg.MetadataUpdateParser.toJson(one)) for one in metadata.changes()]
-    # PyIceberg asks a table for its name and its own token only.
-    target: Any = SimpleNamespace(name=lambda: tuple(table.split(".")), config={})
+    requirements = [json.loads(iceberg.UpdateRequirementParser.toJson(one)) for one in required]
+    updates = [json.loads(iceberg.MetadataUpdateParser.toJson(one)) for one in metadata.changes()]
+    catalog = catalog_of(properties_of(spark))
     try:
-        catalog_of(properties_of(spark)).commit_table(target, tuple(requirements), tuple(updates))
+        commits.commit(catalog, table, [*requirements, *commits.expected_refs(expected)], updates)
     except CommitFailedException as error:
         raise CommitRefused(f"{table}: {error}") from error
     # Java's client does not know of it.
     operations.refresh()
-
-
-_REQUIREMENT: TypeAdapter[Any] = TypeAdapter(TableRequirement)
-_UPDATE: TypeAdapter[Any] = TypeAdapter(TableUpdate)
-
-
-def _expects(ref: str, snapshot: int | None) -> dict[str, Any]:
-    return {"type": "assert-ref-snapshot-id", "ref": ref, "snapshot-id": snapshot}
 
 
 def properties_of(spark: SparkSession) -> tuple[tuple[str, str], ...]:

@@ -2,34 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import yaml
 
 from local.base import REPO
 from local.containers import layout
 from local.runtime.ports import DEFAULTS
 from local.services import registry
+from tests.support.manifests import named, read
 
 K8S = REPO / "k8s"
 COMPONENT = K8S / "components" / "registry"
 POLICIES = K8S / "components" / "network-policies" / "registry"
 ASKING = {"airflow-task", "stream", "spark-job", "spark-executor"}
-
-
-def read(path: Path) -> dict[str, Any]:
-    return dict(yaml.safe_load(path.read_text()))
-
-
-def named(peers: list[dict[str, Any]]) -> set[str]:
-    """The components that peers of a rule select."""
-    found = set[str]()
-    for peer in peers:
-        selector = peer["podSelector"]
-        found |= set(selector.get("matchLabels", {}).values())
-        found |= {value for one in selector.get("matchExpressions", ()) for value in one["values"]}
-    return found
 
 
 def test_only_overlays_that_ask_for_it_have_it() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,21 @@ class Outcome:
     """Paths of the fields that went into columns: ``lines[].price``."""
     kept: list[tuple[str, str]] = field(default_factory=list)
     """Paths of fields that have a column and stay in the text, each with the reason."""
+
+    def add(self, part: Outcome) -> None:
+        """Say also what became of the fields of a part."""
+        self.fields += part.fields
+        self.kept += part.kept
+
+
+def of_items(items: Sequence[Outcome]) -> Outcome:
+    """A list's, of those of its items; what is left has null in the place of an item that is filled."""
+    found = Outcome([one.value for one in items], None)
+    for one in items:
+        found.add(one)
+    if any(one.left is not None for one in items):
+        found.left = f"[{','.join(one.left or 'null' for one in items)}]"
+    return found
 
 
 @dataclass(frozen=True)
@@ -108,7 +123,7 @@ class Merging:
             inner = f"{path}.{name}"
             of = self._or_kept(pair.writer, pair.reader, present.get(pair.reader.name), one, inner)
             values[pair.reader.name] = of.value
-            _add(found, of)
+            found.add(of)
             if of.left is not None:
                 rest.append((name, of.left))
         found.value, found.left = values, joined(rest) if rest else None
@@ -127,12 +142,7 @@ class Merging:
         items = [
             self._of_item(writer, reader, *each, f"{path}[]") for each in zip(present, value, strict=True)
         ]
-        found = Outcome([one.value for one in items], None)
-        for one in items:
-            _add(found, one)
-        if any(one.left is not None for one in items):
-            found.left = f"[{','.join(one.left or 'null' for one in items)}]"
-        return found
+        return of_items(items)
 
     def _in_map(self, writer: Type, reader: Type, present: Any, value: Members, path: str) -> Outcome:
         entries, parts = list(present), dict(value)
@@ -146,7 +156,7 @@ class Merging:
                 continue
             of = self._of_item(writer, reader, one, parts[key], f"{path}[]")
             entries[place] = (key, of.value)
-            _add(found, of)
+            found.add(of)
             if of.left is not None:
                 rest[key] = of.left
         found.value = entries
@@ -185,11 +195,6 @@ class Merging:
 
 def _record(one: Field) -> Type:
     return Type("record", "one", fields=(one,))
-
-
-def _add(to: Outcome, of: Outcome) -> None:
-    to.fields += of.fields
-    to.kept += of.kept
 
 
 def _branches(writer: Type, reader: Type) -> Iterator[tuple[str, Type]]:

@@ -15,7 +15,7 @@ from sluice.core.decoding.filling.batches import Filled
 from sluice.core.decoding.filling.deciding import NO_COLUMN, NO_SCHEMA, only_one
 from sluice.core.decoding.filling.from_json import OTHER_TEXT, NotWritten, read, written
 from sluice.core.decoding.filling.merging import Outcome
-from sluice.core.decoding.filling.protobuf.merging import Merging, add
+from sluice.core.decoding.filling.protobuf.merging import Merging
 from sluice.core.decoding.filling.protobuf.numbers import Numbers, is_number
 from sluice.core.decoding.filling.protobuf.texts import may_be
 from sluice.core.decoding.protobuf.decoder import TableMessage
@@ -71,7 +71,7 @@ class ProtobufFiller:
                 rest.append((name, written(value)))
                 continue
             column, of = _of_member(name, value, row, candidates[name])
-            add(found, of)
+            found.add(of)
             if of.fields:
                 values[column] = of.value
             rest += [(name, of.left)] if of.left is not None else []

@@ -10,7 +10,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 
 from sluice.core.decoding.avro.unknown.json_values import joined
 from sluice.core.decoding.filling.from_json import Members, NotWritten, Undecided, written
-from sluice.core.decoding.filling.merging import HAS_A_VALUE, Outcome
+from sluice.core.decoding.filling.merging import HAS_A_VALUE, Outcome, of_items
 from sluice.core.decoding.filling.protobuf.numbers import Numbers, is_number
 from sluice.core.decoding.filling.protobuf.texts import key, single
 from sluice.core.decoding.protobuf.schema import UnsupportedMessage
@@ -112,7 +112,7 @@ class Merging:
                     raise
                 of = Outcome(found.value.get(column.name), written(one), kept=[(inner, str(error))])
             found.value[column.name] = of.value
-            add(found, of)
+            found.add(of)
             rest += [(name, of.left)] if of.left is not None else []
         if present is None:
             found.value |= _unset(message, reader, members)
@@ -167,12 +167,7 @@ class Merging:
             items = [
                 self._item(source, reader.inner, *both, inner) for both in zip(present, values, strict=True)
             ]
-        found = Outcome([one.value for one in items], None)
-        for one in items:
-            add(found, one)
-        if any(one.left is not None for one in items):
-            found.left = f"[{','.join(one.left or 'null' for one in items)}]"
-        return found
+        return of_items(items)
 
     def _map(self, source: FieldDescriptor, reader: Type, present: Any, value: Any, path: str) -> Outcome:
         of_key, of_item = (source.message_type.fields_by_number[number] for number in (1, 2))
@@ -188,7 +183,7 @@ class Merging:
             merge = self._single if present is None else self._item
             of = merge(of_item, reader.inner, entries[own], one, f"{path}[]")
             entries[own] = of.value
-            add(found, of)
+            found.add(of)
             rest += [(name, of.left)] if of.left is not None else []
         found.value, found.left = [*entries.items()], joined(rest) if rest else None
         return found
@@ -200,11 +195,6 @@ class Merging:
         if present is None:
             raise NotWritten
         return self._single(source, reader, present, value, path)
-
-
-def add(to: Outcome, of: Outcome) -> None:
-    to.fields += of.fields
-    to.kept += of.kept
 
 
 def _unset(message: Descriptor, reader: Type, members: dict[str, Any]) -> dict[str, None]:
