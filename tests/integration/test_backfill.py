@@ -41,7 +41,7 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
     rig.ensure_stream()
     for number, month in enumerate(MONTHS):
         put(rig, f"{month}.csv", number)
-    backfill(rig, "--max-active-runs", "2")
+    backfill(rig, MONTHS[0], "--max-active-runs", "2")
     first = producer_of(rig, set())
     scheduler = psutil.Process(int(rig.process(SCHEDULER)["pid"]))
     workers = scheduler.children()
@@ -70,13 +70,12 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
     put(rig, f"{MONTHS[1]}_late.csv", len(MONTHS))
     put(rig, f"{EMPTY}.csv", len(MONTHS) + 1)
     before = sum(after for _, after in rig.bounds().values())
-    backfill(rig, "--max-active-runs", "4", "--reprocess-behavior", "completed", "--run-backwards")
+    backfill(rig, MONTHS[1], "--max-active-runs", "4", "--reprocess-behavior", "completed", "--run-backwards")
     states = finish(rig)
     assert states == dict.fromkeys([*MONTHS, EMPTY], "success")
-    late, again = proof(rig, MONTHS[1]), proof(rig, MONTHS[0])
+    late = proof(rig, MONTHS[1])
     assert [source["object"].rsplit("_", 1)[1] for source in sources_of(rig, late)] == ["late.csv"]
     assert (late["published"], late["verified_before"]) == (ROWS, 1)
-    assert (again["source_rows"], again["verified_before"]) == (0, 1)
     assert sum(after for _, after in rig.bounds().values()) == before + 2 * ROWS
     rig.assert_exact()
 
@@ -87,12 +86,12 @@ def put(rig: Rig, name: str, number: int) -> None:
     rig.stack.admin_s3().put_object(Bucket="source", Key=key, Body=text.encode())
 
 
-def backfill(rig: Rig, *options: str) -> None:
-    """As a person creates it, by Airflow's command."""
+def backfill(rig: Rig, first: str, *options: str) -> None:
+    """Of the months from `first` on, as a person creates it, by Airflow's command."""
     context = rig.stack.context
     # Airflow allows one at a time, and its scheduler marks them as complete every 30 s.
     wait_until("the end of earlier backfills", lambda: not is_active(rig), 60, 1)
-    dates = ["--from-date", f"{MONTHS[0]}-01", "--to-date", f"{EMPTY}-01"]
+    dates = ["--from-date", f"{first}-01", "--to-date", f"{EMPTY}-01"]
     done = subprocess.run(
         [
             str(context.python_env / "bin" / "airflow"),

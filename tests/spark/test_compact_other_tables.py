@@ -81,18 +81,18 @@ def test_a_backlog_is_rewritten_in_parts(
     spark: SparkSession, stream: Stream, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next run takes the rest."""
-    monkeypatch.setattr(staged_rewrite, "MAX_FILES", 6)
-    for number in range(20):
+    monkeypatch.setattr(staged_rewrite, "MAX_FILES", 3)
+    for number in range(8):
         append(spark, table, number)
     before = sorted(map(str, spark.table(f"{CATALOG}.{table}").collect()))
     assert compact(spark, table, ANY, ())
-    assert len(files(spark, table)) == 15
+    assert len(files(spark, table)) == 6
     while compact(spark, table, ANY, ()):
         pass
     assert len(files(spark, table)) < 5
     assert sorted(map(str, spark.table(f"{CATALOG}.{table}").collect())) == before
     assert {(tuple(problems), added) for problems, _, added in rewrites(stream, table)} == {((), 1)}
-    assert max(removed for _, removed, _ in rewrites(stream, table)) == 6
+    assert max(removed for _, removed, _ in rewrites(stream, table)) == 3
 
 
 class Reading(StagedRewrite):
