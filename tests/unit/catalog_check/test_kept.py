@@ -10,7 +10,7 @@ from pyiceberg.catalog.sql import SqlCatalog
 from sluice.catalog_check import kept, trial
 from sluice.catalog_check.kept import CatalogBroken
 from tests.support.raising import raising
-from tests.unit.catalog_check.broken_catalogs import RequiresOnlyWhatItSets, opened
+from tests.unit.catalog_check.sqlite import RequiresNothing, opened
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ def test_what_another_hand_wrote_counts_for_nothing(tmp_path: Path, trials: list
 
 def test_a_broken_catalog_is_refused_each_time_by_the_promise(tmp_path: Path, trials: list[str]) -> None:
     for _ in range(2):
-        with raising(CatalogBroken, "https://catalog.test", "untouched-ref", "expected refused", "Fix: "):
-            check(tmp_path, RequiresOnlyWhatItSets)
+        with raising(CatalogBroken, "https://catalog.test", "stale-publish", "expected refused", "Fix: "):
+            check(tmp_path, RequiresNothing)
     assert len(trials) == 2, "it may be another version of the server by now"
     assert kept.read(opened(tmp_path), "scratch") is None
