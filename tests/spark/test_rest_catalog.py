@@ -10,7 +10,7 @@ import pytest
 from sluice.catalog_check import kept
 from sluice.catalog_check.kept import CatalogBroken
 from sluice.catalog_check.trial import Finding
-from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, REST, SQL
+from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, GLUE, REST, SQL
 from spark_jobs.common.lake import promises, tables
 from spark_jobs.common.lake.expected_refs import catalog_of, properties_of
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
@@ -18,7 +18,7 @@ from tests.support.lakehouse import Stream, commit
 from tests.support.raising import raising
 
 BOTH = pytest.mark.parametrize(
-    "stream", [REST, pytest.param(SQL, marks=pytest.mark.exhaustive)], indirect=True
+    "stream", [REST, GLUE, pytest.param(SQL, marks=pytest.mark.exhaustive)], indirect=True
 )
 
 

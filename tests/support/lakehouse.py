@@ -16,10 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from sluice.clients.catalogs.glue import BoundedGlue
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.config.platform import Platform
-from sluice.config.platform_sections.catalog import REST, SQL
+from sluice.config.platform_sections.catalog import GLUE, SQL
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
@@ -31,7 +32,8 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
-from spark_jobs.common.spark.session import catalog_options
+from spark_jobs.common.spark.session import catalog_options, log_in_to_glue
+from tests.support import glue_server
 from tests.support.lake import restore_catalog
 from tests.support.services import Services
 
@@ -67,11 +69,13 @@ class Stream:
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
-        consumer = services.on_rest("consumer") if catalog == REST else services.stack.platform("consumer")
+        self.catalog = catalog
+        consumer = services.on(catalog, "consumer")
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():
             self.spark.conf.set(key, value)
+        log_in_to_glue(self.spark, consumer)
         tables.ensure(self.spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
         # Kept: one without a reference is gone before it has answered.
@@ -140,6 +144,10 @@ class Stream:
     def restore_catalog(self, location: str, name: str = "") -> None:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
+        if self.catalog == GLUE:
+            with closing(Lake.open(self.platform)) as opened:
+                glue_server.restore(cast("BoundedGlue", opened.catalog), {name or self.spec.table: location})
+            return
         # The database, which a REST catalog has behind it.
         with closing(Lake.open(self.services.stack.platform("consumer"))) as opened:
             restore_catalog(opened, {name or self.spec.table: location})

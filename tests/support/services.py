@@ -3,6 +3,7 @@ test."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -19,7 +20,7 @@ from minio.minioadmin import MinioAdmin
 
 from local.runtime import roles
 from local.runtime.context import Context
-from local.runtime.ports import Network
+from local.runtime.ports import HOST, Network, free_ports, free_range
 from local.runtime.registry_access import registry_section
 from local.runtime.supervisord import Program
 from local.services import kafka, minio, postgres, registry, rest_catalog
@@ -27,7 +28,9 @@ from local.setup.optional import ensure_registry, ensure_rest_catalog
 from local.stack.stack import Stack, wait_until
 from sluice.config import platform
 from sluice.config.platform import ROLES, Platform
+from sluice.config.platform_sections.catalog import GLUE, REST, SQL
 from sluice.config.reading.toml import dump
+from tests.support import glue_server
 from tests.support.jvm import QUICK
 
 START_SECONDS = 60
@@ -98,6 +101,28 @@ class Services:
         context, address = self.rest_catalog_context, self.rest_catalog
         made = roles.documents(self.stack.home, context.network, context.secrets, rest_catalog=True)[role]
         return platform.parse(dump(made), f"{role} on {address}")
+
+    @cached_property
+    def glue(self) -> str:
+        """AWS Glue, beside that MinIO. Returns its address."""
+        self.minio  # noqa: B018
+        (port,) = free_ports(1, set(self.stack.ports.values()), free_range(os.environ))
+        address = f"http://{HOST}:{port}"
+        program = glue_server.program(self.stack.home.root / glue_server.NAME, port)
+        self._start(program, lambda: glue_server.probe(address))
+        return address
+
+    def on_glue(self, role: str) -> Platform:
+        """A role's platform file with that Glue."""
+        made = roles.documents(self.stack.home, self.stack.context.network, self.stack.secrets)[role]
+        made["lake"]["catalog"] = {"type": GLUE, "endpoint": self.glue}
+        return platform.parse(dump(made), f"{role} on {self.glue}")
+
+    def on(self, catalog: str, role: str) -> Platform:
+        """A role's platform file with this kind of catalog."""
+        if catalog == SQL:
+            return self.stack.platform(role)
+        return {REST: self.on_rest, GLUE: self.on_glue}[catalog](role)
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""

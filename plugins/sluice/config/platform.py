@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from sluice.config.platform_sections import catalog, checkpoints, kafka, kubernetes, metrics, registry
+from sluice.config.platform_sections import catalog, checkpoints, glue, kafka, kubernetes, metrics, registry
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.kubernetes import Kubernetes, Strimzi
@@ -62,7 +62,7 @@ def parse(text: str, where: str) -> Platform:
     """Raises ConfigError naming ``where`` and the key."""
     document = config.toml(text, where)
     _check_old_keys(document, where)
-    platform = build(Platform, document, where)
+    platform = _with_defaults(build(Platform, document, where))
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
     kafka.check(platform.kafka, where)
@@ -84,6 +84,12 @@ def parse(text: str, where: str) -> Platform:
     for key, url in urls.items():
         check_url(url, f"{where}: {key}")
     return platform
+
+
+def _with_defaults(platform: Platform) -> Platform:
+    """What one section says in place of another one that does not."""
+    filled = glue.with_defaults(platform.lake.catalog, platform.s3)
+    return replace(platform, lake=replace(platform.lake, catalog=filled))
 
 
 def _check_old_keys(document: Mapping[str, Any], where: str) -> None:

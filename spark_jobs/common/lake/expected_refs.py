@@ -1,8 +1,9 @@
 """Commits that are made only if every ref is where it was expected, one that they do not change too.
 
-A database compares the metadata file that was read with its own, and so all that is in it. A REST catalog
-compares what the request requires, and Iceberg's Java client requires of the refs only those that it sets: it
-publishes also after the writer's branch was removed, and removes a branch that has moved.
+A database compares the metadata file that was read with its own, and so all that is in it. Of a table in AWS
+Glue, Iceberg's Java client does that, and Glue refuses what it then sends if another commit came between. A
+REST catalog compares what the request requires, and Iceberg's Java client requires of the refs only those
+that it sets: it publishes also after the writer's branch was removed, and removes a branch that has moved.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyspark.sql import SparkSession
 
 from sluice.clients.catalogs import commits
-from sluice.clients.catalogs.rest import BoundedCatalog
+from sluice.clients.catalogs.pointers import opened
 from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
@@ -76,6 +77,6 @@ def properties_of(spark: SparkSession) -> tuple[tuple[str, str], ...]:
 
 @lru_cache(maxsize=4)
 def catalog_of(properties: tuple[tuple[str, str], ...]) -> Catalog:
-    """PyIceberg's connection to a REST catalog, one in a process."""
-    # Both of Iceberg's clients know the properties by the same names.
-    return BoundedCatalog(dict(properties))
+    """PyIceberg's connection to a REST catalog or AWS Glue, one in a process."""
+    # Both of Iceberg's clients know the properties by the same names, or are told both.
+    return opened(dict(properties)).catalog

@@ -7,8 +7,8 @@ from functools import lru_cache
 from pyspark.sql import SparkSession
 
 from sluice.catalog_check import kept
-from sluice.clients.catalogs.rest import BoundedCatalog
-from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, REST
+from sluice.clients.catalogs.pointers import opened
+from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE
 from spark_jobs.common.lake.expected_refs import PREFIX, catalog_of, properties_of
 
 
@@ -18,12 +18,13 @@ def check(spark: SparkSession) -> None:
 
     A database is asked nothing: Iceberg compares there the file that was read with the current one.
     """
-    if spark.conf.get(f"{PREFIX}type", "") == REST:
+    # Only a declaration of a kind that is tried says where.
+    if spark.conf.get(f"{PREFIX}{CHECK_NAMESPACE}", ""):
         _check(properties_of(spark))
 
 
 @lru_cache(maxsize=4)
 def _check(properties: tuple[tuple[str, str], ...]) -> None:
     given = dict(properties)
-    other = BoundedCatalog(given)
-    kept.check(catalog_of(properties), other, given[CHECK_NAMESPACE], given["uri"])
+    other = opened(given).catalog
+    kept.check(catalog_of(properties), other, given[CHECK_NAMESPACE], given[ADDRESS])

@@ -7,10 +7,13 @@ import signal
 import threading
 from collections.abc import Mapping
 from time import monotonic
+from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
 from sluice.config.platform import Platform
+from sluice.config.platform_sections import glue
+from sluice.config.platform_sections.glue import GLUE
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import CATALOG
 
@@ -65,6 +68,7 @@ def start(
     # opened at its first use, so they are in time.
     for key, value in (catalog_options(platform) | checkpoint_options(platform) | overrides).items():
         spark.conf.set(key, value)
+    log_in_to_glue(spark, platform)
     log.info("Spark started seconds=%.1f", monotonic() - began)
     return spark
 
@@ -115,6 +119,7 @@ def catalog_options(platform: Platform) -> dict[str, str]:
     s3 = platform.s3
     options = {
         "": "org.apache.iceberg.spark.SparkCatalog",
+        ".client.region": s3.region,
         **{f".{key}": value for key, value in platform.lake.spark().items()},
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         # Role maintenance deletes, late. If a commit's answer was lost, Iceberg deletes what main now uses.
@@ -123,14 +128,30 @@ def catalog_options(platform: Platform) -> dict[str, str]:
         ".cache-enabled": "false",
         ".io.manifest.cache-enabled": "true",
         ".io.manifest.cache.max-total-bytes": str(16 * 1024 * 1024),
-        ".client.region": s3.region,
+        # PyIceberg's, as the others of S3; Java's client has one region for all that it asks.
+        ".s3.region": s3.region,
         ".s3.access-key-id": s3.access_key,
         ".s3.secret-access-key": s3.secret_key,
         ".s3.path-style-access": str(s3.path_style).lower(),
     }
     if s3.endpoint:
         options[".s3.endpoint"] = s3.endpoint
+    elif options[".client.region"] != s3.region:
+        options[".s3.cross-region-access-enabled"] = "true"
     return {f"spark.sql.catalog.{CATALOG}{key}": value for key, value in options.items()}
+
+
+def log_in_to_glue(spark: SparkSession, platform: Platform) -> None:
+    """Tell the JVM the login of a catalog in AWS Glue, in time if before its first use; no other catalog's.
+    S3 has keys of its own among the catalog's options."""
+    if platform.lake.catalog.type != GLUE:
+        return
+    system = cast("Any", spark._jvm).java.lang.System
+    for name, value in glue.jvm_login(platform.lake.spark()).items():
+        if value:
+            system.setProperty(name, value)
+        else:
+            system.clearProperty(name)
 
 
 def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]]:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sluice.config.platform_sections import catalog
-from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, Catalog
+from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, Catalog
 from sluice.config.platform_sections.lake import Lake
 from sluice.config.platform_sections.s3 import S3
 from sluice.config.reading.toml import ConfigError
@@ -35,6 +35,7 @@ def test_a_rest_catalog_is_told_the_same_by_both_clients() -> None:
         "oauth2-server-uri": "https://idp.test/t",
         "scope": "a b",
         CHECK_NAMESPACE: "sluice_check",
+        ADDRESS: "https://catalog.test/iceberg",
     }
     assert made.spark() == expected
     assert expected.items() <= made.pyiceberg(S3_KEYS).items()
@@ -57,7 +58,7 @@ SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "pa
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
-        ({"type": "hive", "uri": "h"}, "type is 'hive'. Fix: use one of sql, rest"),
+        ({"type": "hive", "uri": "h"}, "type is 'hive'. Fix: use one of sql, rest, glue"),
         ({**SQL, "token": "t"}, "token has no meaning for type 'sql'. Fix: remove it"),
         ({**REST, "sslmode": "disable"}, "sslmode has no meaning for type 'rest'"),
         *(

@@ -1,5 +1,6 @@
-"""Iceberg catalogs through PyIceberg: a database, a REST server.
+"""Iceberg catalogs through PyIceberg: a database, a REST server, AWS Glue.
 
-Start with ``pointers``: where a table's current metadata is, by each kind. ``rest`` bounds PyIceberg's
-client, ``commits`` makes a commit of Iceberg's JSON, ``errors`` makes every failure one of Sluice's.
+Start with ``pointers``: where a table's current metadata is, by each kind. ``rest`` and ``glue`` bound
+PyIceberg's clients, ``commits`` makes a commit of Iceberg's JSON, ``errors`` makes every failure one of
+Sluice's.
 """

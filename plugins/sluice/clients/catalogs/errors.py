@@ -32,6 +32,15 @@ def missing(what: str) -> Missing:
     return Missing(message, ErrorCode.TABLE_NOT_FOUND)
 
 
+# AWS Glue's, and those that each of AWS's services has.
+_DENIED = DENIED | {
+    *("AccessDeniedException", "UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired"),
+    *("ExpiredTokenException", "IncompleteSignatureException", "InvalidSignatureException"),
+    "MissingAuthenticationTokenException",
+}
+_NOT_FOUND = "EntityNotFoundException"
+
+
 @contextmanager
 def asking(what: str) -> Iterator[None]:
     """The errors of PyIceberg and its clients of a catalog as Missing (no such table), Refused (access is
@@ -54,9 +63,13 @@ def asking(what: str) -> Iterator[None]:
     except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
         raise _refused(what, str(error)) from error
     except ClientError as error:
-        if (code := error_code(error)) in DENIED:
-            raise _refused(what, code) from error
-        raise Unreachable(f"{what}: the catalog: {error}", ErrorCode.CATALOG_UNREACHABLE) from error
+        if (code := error_code(error)) in _DENIED:
+            raise _refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
+        if code == _NOT_FOUND:
+            raise missing(what) from error
+        # Throttled requests among them, which the client has sent several times.
+        message = f"{what}: the catalog: {_line(str(error))}"
+        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
     except (RESTError, RequestException, BotoCoreError) as error:
         message = f"{what}: the catalog does not answer: {_line(str(error))}"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error

@@ -11,7 +11,7 @@ from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table.metadata import TableMetadata
 
 from sluice.clients.catalogs.errors import asking
-from sluice.config.platform_sections.catalog import REST, SQL
+from sluice.config.platform_sections.catalog import GLUE, REST, SQL
 from sluice.config.platform_sections.lake import CATALOG
 
 
@@ -38,7 +38,7 @@ class Pointers(Protocol):
 def opened(properties: Mapping[str, str]) -> Pointers:
     """By PyIceberg's properties, as ``Lake.pyiceberg`` has them. Raises Refused or Unreachable."""
     # Not load_catalog(): it merges in ~/.pyiceberg.yaml.
-    kinds: dict[str, type[Any]] = {SQL: _SqlPointers, REST: _RestPointers}
+    kinds: dict[str, type[Any]] = {SQL: _SqlPointers, REST: _RestPointers, GLUE: _GluePointers}
     with asking("the lake's catalog"):
         found: Pointers = kinds[properties.get("type", SQL)](properties)
     return found
@@ -92,3 +92,19 @@ class _RestPointers:
 
     def close(self) -> None:
         """Its session is PyIceberg's own, and ends with it."""
+
+
+class _GluePointers:
+    """One request, GetTable."""
+
+    def __init__(self, properties: Mapping[str, str]) -> None:
+        from sluice.clients.catalogs.glue import BoundedGlue
+
+        self.catalog = BoundedGlue(properties)
+
+    def find(self, name: str) -> Pointer | None:
+        location = self.catalog.metadata_location(*name.rsplit(".", 1))
+        return Pointer(location) if location else None
+
+    def close(self) -> None:
+        self.catalog.close()

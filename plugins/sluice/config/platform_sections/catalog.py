@@ -7,6 +7,8 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from sluice.config import postgresql
+from sluice.config.platform_sections import glue
+from sluice.config.platform_sections.glue import GLUE
 from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.urls import VISIBLE, check_url
@@ -17,11 +19,12 @@ SQL, REST = "sql", "rest"
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 POSTGRESQL_PORT = 5432
 # Among the properties of Iceberg's clients, which do not know it.
-CHECK_NAMESPACE = "sluice.check-namespace"
-# The keys that have a meaning, beside type and uri.
+CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
+# The keys that have a meaning, beside type and check_namespace.
 KEYS = {
-    SQL: ("username", "password", "sslmode", "sslrootcert"),
-    REST: ("warehouse", "prefix", "token", "credential", "oauth2_server_uri", "scope", "plain_text"),
+    SQL: ("uri", "username", "password", "sslmode", "sslrootcert"),
+    REST: ("uri", "warehouse", "prefix", "token", "credential", "oauth2_server_uri", "scope", "plain_text"),
+    GLUE: glue.KEYS,
 }
 
 
@@ -29,12 +32,12 @@ KEYS = {
 class Catalog:
     """The catalog, with the names that Iceberg's own clients give its properties."""
 
-    type: Annotated[str, "kind of the [catalog](#a-catalog): `sql` or `rest`"]
+    type: Annotated[str, "kind of the [catalog](#a-catalog): `sql`, `rest` or `glue`"]
     uri: Annotated[
         str,
         "`sql`: `postgresql://host:port/database`, without a login; `rest`: the server's address, up to the "
         "part before `/v1`",
-    ]
+    ] = ""
     username: Annotated[str, "`sql`: the role's user"] = ""
     password: Annotated[str, "`sql`: of `username`"] = field(default="", repr=False)
     sslmode: Annotated[
@@ -58,8 +61,17 @@ class Catalog:
     scope: Annotated[str, "`rest`: of the tokens for `credential`; empty: `catalog`"] = ""
     plain_text: Annotated[
         bool,
-        "`rest`: true: a login is sent to another machine over `http://`, in a network that you trust",
+        "`rest`, `glue`: true: another machine is asked over `http://`, with a login, in a network that you "
+        "trust",
     ] = False
+    endpoint: Annotated[str, "`glue`: address; empty: AWS itself, in `region`"] = ""
+    region: Annotated[str, "`glue`: of the catalog; empty: that of `[s3]`"] = ""
+    catalog_id: Annotated[str, "`glue`: the account's number; empty: the account of the login"] = ""
+    access_key: Annotated[str, "`glue`: of the role's user; empty, with `secret_key`: those of `[s3]`"] = ""
+    secret_key: Annotated[str, "`glue`: of `access_key`"] = field(default="", repr=False)
+    session_token: Annotated[
+        str, "`glue`: of a temporary `access_key`; who renews the keys writes the file again"
+    ] = field(default="", repr=False)
 
     check_namespace: Annotated[
         str,
@@ -88,7 +100,14 @@ class Catalog:
     @property
     def address(self) -> str:
         """What tells this catalog from another one; without a login."""
+        if self.type == GLUE:
+            return glue.address(self)
         return f"postgresql://{self._place}" if self.type == SQL else self.uri
+
+    @property
+    def _tried(self) -> dict[str, str]:
+        """For :mod:`spark_jobs.common.lake.promises`: of the kinds that are tried before a commit."""
+        return {CHECK_NAMESPACE: self.check_namespace, ADDRESS: self.address}
 
     def libpq(self, options: str = "") -> dict[str, Any]:
         """Arguments of ``psycopg2.connect``; ``options``: further ones of the session."""
@@ -114,6 +133,8 @@ class Catalog:
                 "uri": f"jdbc:postgresql://{self._place}",
                 "jdbc.schema-version": "V1",
             } | jdbc
+        if self.type == GLUE:
+            return glue.properties(self) | self._tried
         # By the names that both of Iceberg's clients know.
         properties = {
             "type": self.type,
@@ -126,7 +147,7 @@ class Catalog:
             "credential": self.credential,
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
-            CHECK_NAMESPACE: self.check_namespace,
+            **self._tried,
         }
         return {name: value for name, value in properties.items() if value}
 
@@ -148,7 +169,7 @@ def check(catalog: Catalog, where: str) -> None:
     """Raises ConfigError naming ``where`` and the key, never a secret."""
     if catalog.type not in KEYS:
         raise ConfigError(f"{where}: type is {catalog.type!r}. Fix: use one of {', '.join(KEYS)}")
-    known = {"type", "uri", "check_namespace", *KEYS[catalog.type]}
+    known = {"type", "check_namespace", *KEYS[catalog.type]}
     for found in fields(catalog):
         if found.name not in known and getattr(catalog, found.name):
             raise ConfigError(
@@ -163,7 +184,7 @@ def check(catalog: Catalog, where: str) -> None:
     if "@" in catalog.uri:
         # Before any message shows it.
         raise ConfigError(f"{where}: uri has a login in it. Fix: write it as keys of its own")
-    {SQL: _check_sql, REST: _check_rest}[catalog.type](catalog, where)
+    {SQL: _check_sql, REST: _check_rest, GLUE: glue.check}[catalog.type](catalog, where)
 
 
 def _check_sql(catalog: Catalog, where: str) -> None:

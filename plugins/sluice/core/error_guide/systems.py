@@ -113,8 +113,8 @@ ERRORS = {
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="The catalog (its PostgreSQL or REST server) does not answer, or its connections are "
-        "all in use. Retried",
+        cause="The catalog (its PostgreSQL, its REST server, AWS Glue) does not answer, its connections are "
+        "all in use, or it limits requests. Retried",
         fix="start it",
     ),
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
@@ -124,7 +124,7 @@ ERRORS = {
         "promise](your-own-systems.md#what-a-catalog-must-keep) that the message names",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
-        cause="The REST catalog refuses the role's login, or its rights do not suffice",
+        cause="The REST catalog or AWS Glue refuses the role's login, or its rights do not suffice",
         fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
         "message names",
     ),
@@ -149,7 +149,7 @@ ERRORS = {
     ),
     ErrorCode.TABLE_REPLACED: ErrorGuide(
         cause="The catalog has a table of the stream's name with another UUID than the one that the "
-        "ledger knows: another program created or registered it",
+        "ledger knows, or AWS Glue has one that is none of Iceberg's: another program made it",
         fix="[register the stream's own](operating.md#table-replaced-by-another-one) again, or name a new "
         "table",
     ),
