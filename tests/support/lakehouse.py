@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.config.platform import Platform
-from sluice.config.platform_sections.catalog import REST, SQL
+from sluice.config.platform_sections.catalog import MYSQL, REST, SQL
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
@@ -67,7 +67,12 @@ class Stream:
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
-        consumer = services.on_rest("consumer") if catalog == REST else services.stack.platform("consumer")
+        database = services.stack.platform("consumer")
+        if catalog == MYSQL:
+            database = services.on_mysql("consumer")
+        # Which a REST catalog has behind it.
+        self._database = database
+        consumer = services.on_rest("consumer") if catalog == REST else database
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():
@@ -140,8 +145,7 @@ class Stream:
     def restore_catalog(self, location: str, name: str = "") -> None:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
-        # The database, which a REST catalog has behind it.
-        with closing(Lake.open(self.services.stack.platform("consumer"))) as opened:
+        with closing(Lake.open(self._database)) as opened:
             restore_catalog(opened, {name or self.spec.table: location})
 
     def stop(self) -> None:

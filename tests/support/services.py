@@ -29,6 +29,7 @@ from sluice.config import platform
 from sluice.config.platform import ROLES, Platform
 from sluice.config.reading.toml import dump
 from tests.support.jvm import QUICK
+from tests.support.mysql_catalog import MysqlCatalog
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -98,6 +99,16 @@ class Services:
         context, address = self.rest_catalog_context, self.rest_catalog
         made = roles.documents(self.stack.home, context.network, context.secrets, rest_catalog=True)[role]
         return platform.parse(dump(made), f"{role} on {address}")
+
+    @cached_property
+    def mysql(self) -> MysqlCatalog:
+        """MariaDB with a catalog's database and the roles' users."""
+        return MysqlCatalog()
+
+    def on_mysql(self, role: str) -> Platform:
+        """A role's platform file with that catalog."""
+        found = self.stack.platform(role)
+        return replace(found, lake=replace(found.lake, catalog=self.mysql.catalog(role)))
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""
@@ -232,6 +243,8 @@ class Services:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if "mysql" in self.__dict__:
+            self.mysql.stop()
         postgres.remove(self.stack.home)
 
 
