@@ -1,4 +1,4 @@
-"""A catalog in MariaDB, which is MySQL to every client: what a writer relies on, and what a lost one costs."""
+"""A catalog in MariaDB, which is MySQL to every client: what a writer relies on, and who gets a login."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ def test_a_catalog_that_is_another_is_told_no_login(
         python, java = asked(server, host, mode, given, password="wrong")
         with raising(Unreachable, "is not verified, and got no login", "Fix: correct sslrootcert"):
             python()
-        with pytest.raises(Exception, match="(?i)ssl|certificate") as caught:
+        with pytest.raises(Exception, match=r"(?i)ssl|certificate") as caught:
             java()
         assert "Access denied" not in str(caught.value)
 
@@ -222,5 +222,3 @@ def test_tables_of_another_lake_on_the_same_server_are_not_taken_for_this_ones(
     jdbc(spark, replace(found, lake=replace(found.lake, catalog=other)))()
     names = {row[0] for row in mysql.run("show tables in other_lake")}
     assert names == {"iceberg_tables", "iceberg_namespace_properties"}
-
-

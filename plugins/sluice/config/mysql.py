@@ -1,4 +1,4 @@
-"""How every client connects to a catalog in MySQL or MariaDB: as to PostgreSQL, with the same declared values.
+"""How every client connects to a catalog in MySQL or MariaDB: as to PostgreSQL, by the same declared values.
 
 PyMySQL (PyIceberg, SQLAlchemy) and MariaDB's JDBC driver (Iceberg in Spark), which connects to MySQL as well.
 MySQL's own wants the CA in a key store of Java's, and ends a session with SQL states that Iceberg does not

@@ -83,8 +83,8 @@ def _of_database(what: str, error: BaseException) -> Missing | Refused | Unreach
         return _refused(what, reason)
     if any(words in reason for words in _NOT_VERIFIED):
         message = (
-            f"{what}: the catalog's database is not verified, and got no login: {_line(reason)}. Fix: correct "
-            "sslrootcert, the file with the CA of its certificate, or the host's name in uri"
+            f"{what}: the catalog's database is not verified, and got no login: {_line(reason)}. Fix: "
+            "correct sslrootcert, the file with the CA of its certificate, or the host's name in uri"
         )
         return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
     message = f"{what}: the catalog's database does not answer: {reason}"
