@@ -99,7 +99,7 @@ def _document(kept: Kept) -> dict[str, object]:
 
 def check(catalog: Catalog, other: Catalog, namespace: str, address: str) -> None:
     """Raise CatalogBroken unless the catalog was found to keep all promises, now or before; ``address``: for
-    the message. One that broke a promise before is tried again: it may have been mended. Raises as
+    the message. One that broke a promise before is tried again: it may be another version. Raises as
     :func:`found`."""
     if read(catalog, namespace):
         return

@@ -75,7 +75,7 @@ def test_a_broken_catalog_is_refused_each_time_by_the_promise(tmp_path: Path, tr
     assert (known.version, known.broken) == (kept.VERSION, "untouched-ref")
 
 
-def test_a_catalog_that_was_mended_is_used(tmp_path: Path, trials: list[str]) -> None:
+def test_a_broken_catalog_that_was_repaired_is_used(tmp_path: Path, trials: list[str]) -> None:
     with raising(CatalogBroken, "untouched-ref"):
         check(tmp_path, RequiresOnlyWhatItSets)
     check(tmp_path)

@@ -16,7 +16,7 @@ SQL, REST = "sql", "rest"
 # For a statement in the database, which reads or swaps one pointer; and for an answer of any catalog.
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 POSTGRESQL, MYSQL = "postgresql", "mysql"
-# Of `sql`: the scheme of a uri -> the usual port.
+# The scheme of the uri of `sql` -> the usual port.
 PORTS = {POSTGRESQL: 5432, MYSQL: mysql.PORT}
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE = "sluice.check-namespace"
@@ -81,7 +81,7 @@ class Catalog:
 
     @property
     def database(self) -> str:
-        """Of ``sql``: the kind of the database, POSTGRESQL or MYSQL; of others empty."""
+        """The kind of the database of ``sql``, POSTGRESQL or MYSQL; empty for others."""
         return urlsplit(self.uri).scheme if self.type == SQL else ""
 
     @property
