@@ -3,7 +3,6 @@ waits for ever."""
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -27,6 +26,7 @@ from sluice.core.errors import Unreachable
 from spark_jobs.common.feed.former import Former
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.postgres_front import HOST, Certificates, Front, make_certificates
+from tests.support.raising import in_time
 from tests.support.services import Services
 
 _catalogs = count()
@@ -132,23 +132,6 @@ def test_a_catalog_that_is_another_is_told_no_login(
         assert not isinstance(caught.value, AssertionError)
         assert server.sessions == 0, f"{name} began a session: {host} {mode}"
     plain.stop()
-
-
-def in_time(call: Callable[[], object], seconds: float) -> BaseException | None:
-    """What it raised; fails if it does not end."""
-    failure: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            call()
-        except BaseException as error:
-            failure.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(seconds)
-    assert not thread.is_alive(), f"it waits for longer than {seconds:g} s"
-    return failure[0] if failure else None
 
 
 @pytest.mark.parametrize("name", NAMES)

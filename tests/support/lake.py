@@ -189,8 +189,8 @@ def restore_catalog(lake: Lake, locations: Mapping[str, str]) -> None:
                 IcebergTables.table_namespace == namespace,
                 IcebergTables.table_name == table,
             )
-            changed = row.values(metadata_location=location).returning(IcebergTables.table_name)
-            if session.scalars(changed).all() != [table]:
+            changed: Any = session.execute(row.values(metadata_location=location))
+            if changed.rowcount != 1:
                 raise UsageError(f"the catalog does not have table {name}")
 
 

@@ -20,7 +20,7 @@ from sluice.clients.catalogs.glue import BoundedGlue
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.config.platform import Platform
-from sluice.config.platform_sections.catalog import GLUE, SQL
+from sluice.config.platform_sections.catalog import GLUE, REST, SQL
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
@@ -144,12 +144,12 @@ class Stream:
     def restore_catalog(self, location: str, name: str = "") -> None:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
-        if self.catalog == GLUE:
-            with closing(Lake.open(self.platform)) as opened:
+        # A REST catalog has the stack's database behind it.
+        database = SQL if self.catalog == REST else self.catalog
+        with closing(Lake.open(self.services.on(database, "consumer"))) as opened:
+            if self.catalog == GLUE:
                 glue_server.restore(cast("BoundedGlue", opened.catalog), {name or self.spec.table: location})
-            return
-        # The database, which a REST catalog has behind it.
-        with closing(Lake.open(self.services.stack.platform("consumer"))) as opened:
+                return
             restore_catalog(opened, {name or self.spec.table: location})
 
     def stop(self) -> None:

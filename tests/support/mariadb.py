@@ -30,7 +30,9 @@ SYSTEM_PARTS = ("system_tables", "performance_tables", "system_tables_data")
 class MariaDB:
     """A server on a free loopback port, with a database and a user of it, whose passwords are generated."""
 
-    def __init__(self) -> None:
+    def __init__(self, *settings: str) -> None:
+        """``settings``: further ones of the server."""
+        self._further = settings
         self._program = packages.program("mariadbd", PACKAGE)
         self.port = choose({}, {}, free=True)["postgres"]
         # Not in pytest's folder: that is root's, and the server does not run as root.
@@ -94,6 +96,7 @@ class MariaDB:
             f"--datadir={self.folder / 'data'}",
             *("--innodb-buffer-pool-size=128M", "--innodb-log-file-size=96M"),
             *("--performance-schema=OFF", "--skip-log-bin", "--skip-name-resolve"),
+            *self._further,
         ]
 
     def start(self) -> None:

@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from starlette.types import Receive, Scope, Send
 
+from sluice.catalog_check.status import CatalogStatus, status
 from sluice.clients.kafka.query_progress import (
     ActivityEvent,
     ActivityKind,
@@ -28,6 +29,7 @@ from sluice.clients.kafka.query_progress import (
 )
 from sluice.clients.lake.results.table import Group, Results, Window
 from sluice.config import streams
+from sluice.config.platform_sections.catalog import SQL
 from sluice.config.sections.page import Page, Words
 from sluice.config.stream import StreamSpec
 from sluice.config.streams import Declared
@@ -270,7 +272,8 @@ class FakeSources(Sources):
 @dataclass
 class Made:
     """The app over made-up results, and what a test may turn. ``past``: events of the pages' history;
-    ``logs``: program -> lines, or why there are none; ``schema``: the stream's, likewise."""
+    ``logs``: program -> lines, or why there are none; ``schema``: the stream's, likewise; ``catalog``: what
+    was found of it."""
 
     app: FastAPI
     results: FakeResults
@@ -282,6 +285,7 @@ class Made:
     past: list[tuple[str, Document]] = field(default_factory=list)
     logs: dict[str, list[str] | ClientError] = field(default_factory=dict)
     schema: StreamSchema | ClientError = field(default_factory=lambda: StreamSchema([Column("id", "long")]))
+    catalog: CatalogStatus | ClientError = field(default_factory=lambda: status(SQL, None))
     token: str | None = TOKEN
 
     def forget(self) -> None:
@@ -289,7 +293,7 @@ class Made:
         made = FakeSources(lambda *_: self.results.read, lambda: self.progress.read)
         made.__dict__ |= {
             "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
-            "schema": self._schema, "log": self._log,
+            "schema": self._schema, "catalog": self._catalog, "log": self._log,
             "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made
@@ -298,6 +302,11 @@ class Made:
         if isinstance(self.schema, ClientError):
             raise self.schema
         return self.schema
+
+    def _catalog(self) -> CatalogStatus:
+        if isinstance(self.catalog, ClientError):
+            raise self.catalog
+        return self.catalog
 
     def _log(self, spec: StreamSpec, component: str) -> list[str]:
         found = self.logs.get(component, [f"a line of the {component}"])

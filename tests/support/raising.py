@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -18,3 +19,20 @@ def raising(kind: type[E], *data: object) -> Iterator[pytest.ExceptionInfo[E]]:
         yield caught
     missing = [str(datum) for datum in data if str(datum) not in str(caught.value)]
     assert not missing, f"{caught.value!r} does not name {missing}"
+
+
+def in_time(call: Callable[[], object], seconds: float) -> BaseException | None:
+    """What it raised; fails if it does not end."""
+    failure: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            call()
+        except BaseException as error:
+            failure.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert not thread.is_alive(), f"it waits for longer than {seconds:g} s"
+    return failure[0] if failure else None

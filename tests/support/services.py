@@ -28,10 +28,11 @@ from local.setup.optional import ensure_registry, ensure_rest_catalog
 from local.stack.stack import Stack, wait_until
 from sluice.config import platform
 from sluice.config.platform import ROLES, Platform
-from sluice.config.platform_sections.catalog import GLUE, REST, SQL
+from sluice.config.platform_sections.catalog import GLUE, MYSQL, REST, SQL
 from sluice.config.reading.toml import dump
 from tests.support import glue_server
 from tests.support.jvm import QUICK
+from tests.support.mysql_catalog import MysqlCatalog
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -118,11 +119,21 @@ class Services:
         made["lake"]["catalog"] = {"type": GLUE, "endpoint": self.glue}
         return platform.parse(dump(made), f"{role} on {self.glue}")
 
+    @cached_property
+    def mysql(self) -> MysqlCatalog:
+        """MariaDB with a catalog's database and the roles' users."""
+        return MysqlCatalog()
+
+    def on_mysql(self, role: str) -> Platform:
+        """A role's platform file with that catalog."""
+        found = self.stack.platform(role)
+        return replace(found, lake=replace(found.lake, catalog=self.mysql.catalog(role)))
+
     def on(self, catalog: str, role: str) -> Platform:
         """A role's platform file with this kind of catalog."""
         if catalog == SQL:
             return self.stack.platform(role)
-        return {REST: self.on_rest, GLUE: self.on_glue}[catalog](role)
+        return {REST: self.on_rest, GLUE: self.on_glue, MYSQL: self.on_mysql}[catalog](role)
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""
@@ -257,6 +268,8 @@ class Services:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+        if "mysql" in self.__dict__:
+            self.mysql.stop()
         postgres.remove(self.stack.home)
 
 

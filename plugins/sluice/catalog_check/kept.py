@@ -6,18 +6,27 @@ So every role that reads the catalog knows it, and a catalog that is restored ha
 from __future__ import annotations
 
 import json
+import logging
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    ValidationException,
+)
 
 from sluice.catalog_check.promises import RACES, STEPS, VERSION
+from sluice.catalog_check.status import Kept
 from sluice.catalog_check.trial import SCHEMA, Finding, findings
 from sluice.clients.catalogs.errors import asking
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import ClientError
 
+log = logging.getLogger(__name__)
 PROPERTY = "sluice.catalog-check"
 TABLE = "catalog_check"
 
@@ -28,16 +37,14 @@ class CatalogBroken(ConfigError):
     code = ErrorCode.CATALOG_BROKEN
 
 
-@dataclass(frozen=True)
-class Kept:
-    """That a catalog kept all promises of this version. ``at``: when it was tried, in seconds since 1970."""
-
-    version: int
-    at: float
-
-
 def read(catalog: Catalog, namespace: str) -> Kept | None:
-    """None unless this catalog was found to keep what this version asks for. Raises the errors of
+    """None unless this catalog was found to keep what this version asks for. Raises as :func:`found`."""
+    known = found(catalog, namespace)
+    return known if known and not known.broken else None
+
+
+def found(catalog: Catalog, namespace: str) -> Kept | None:
+    """What was found of this catalog at last; None if this version was not tried. Raises the errors of
     :func:`sluice.clients.catalogs.errors.asking`."""
     with asking(f"table {namespace}.{TABLE}"):
         try:
@@ -45,22 +52,33 @@ def read(catalog: Catalog, namespace: str) -> Kept | None:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
     try:
-        found = Kept(**json.loads(text)) if text else None
+        known = Kept(**json.loads(text)) if text else None
     except (TypeError, ValueError):
         # Written by another hand, or another version: it is tried again.
         return None
-    return found if found and found.version == VERSION else None
+    return known if known and known.version == VERSION else None
 
 
 def tried(catalog: Catalog, other: Catalog, namespace: str) -> list[Finding]:
-    """Try each promise, up to the first that is broken; keep it if none is. Makes the namespace if it is
-    missing. Raises as :func:`read`."""
+    """Try each promise, up to the first that is broken, and keep what was found. Makes the namespace if it is
+    missing. Raises as :func:`found`."""
     with asking(f"namespace {namespace}"):
         catalog.create_namespace_if_not_exists(namespace)
-    found = list(findings(catalog, other, f"{namespace}.{TABLE}"))
-    if len(found) == len(STEPS) + len(RACES) and all(one.is_kept for one in found):
+    made = list(findings(catalog, other, f"{namespace}.{TABLE}"))
+    broken = [one.promise for one in made if not one.is_kept]
+    if broken:
+        _keep_broken(catalog, namespace, broken[0])
+    elif len(made) == len(STEPS) + len(RACES):
         _keep(catalog, namespace, Kept(VERSION, time.time()))
-    return found
+    return made
+
+
+def _keep_broken(catalog: Catalog, namespace: str, promise: str) -> None:
+    """For pages; a catalog that does not take it is refused all the same."""
+    try:
+        _keep(catalog, namespace, Kept(VERSION, time.time(), promise))
+    except (ClientError, ValidationException, ValueError) as error:
+        log.warning("broken promise not written to the catalog promise=%s error=%s", promise, error)
 
 
 def _keep(catalog: Catalog, namespace: str, kept: Kept) -> None:
@@ -68,15 +86,21 @@ def _keep(catalog: Catalog, namespace: str, kept: Kept) -> None:
         table = catalog.create_table_if_not_exists(f"{namespace}.{TABLE}", SCHEMA)
         try:
             with table.transaction() as change:
-                change.set_properties({PROPERTY: json.dumps(asdict(kept))})
+                change.set_properties({PROPERTY: json.dumps(_document(kept))})
         except CommitFailedException:
             # Another process has found the same meanwhile.
             return
 
 
+def _document(kept: Kept) -> dict[str, object]:
+    # An earlier release reads no other fields of a catalog that it may trust.
+    return {key: value for key, value in asdict(kept).items() if key != "broken" or value}
+
+
 def check(catalog: Catalog, other: Catalog, namespace: str, address: str) -> None:
     """Raise CatalogBroken unless the catalog was found to keep all promises, now or before; ``address``: for
-    the message. Raises as :func:`read`."""
+    the message. One that broke a promise before is tried again: it may be another version. Raises as
+    :func:`found`."""
     if read(catalog, namespace):
         return
     for finding in tried(catalog, other, namespace):

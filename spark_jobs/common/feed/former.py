@@ -15,7 +15,7 @@ import sqlalchemy as sa
 import sluice.clients.databases.postgresql  # noqa: F401 - registers the plugin that the address names
 from sluice.clients.polling import wait_for
 from sluice.config.platform import Platform
-from sluice.config.platform_sections.catalog import SQL
+from sluice.config.platform_sections.catalog import POSTGRESQL
 from spark_jobs.common.feed.position import SavedPosition
 from spark_jobs.common.spark.failures import Fenced
 
@@ -40,7 +40,7 @@ class Former:
     def __init__(self, platform: Platform, stream: str) -> None:
         self._stream = stream
         self._engine: sa.Engine | None = None
-        if platform.lake.catalog.type == SQL:
+        if platform.lake.catalog.database == POSTGRESQL:
             self._engine = sa.create_engine(
                 platform.lake.pyiceberg(platform.s3)["uri"],
                 poolclass=sa.StaticPool,

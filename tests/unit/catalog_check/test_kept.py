@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ServerError
+from pyiceberg.table import Table
+from pyiceberg.table.update import SetPropertiesUpdate
 
 from sluice.catalog_check import kept, trial
 from sluice.catalog_check.kept import CatalogBroken
@@ -65,3 +70,34 @@ def test_a_broken_catalog_is_refused_each_time_by_the_promise(tmp_path: Path, tr
             check(tmp_path, RequiresNothing)
     assert len(trials) == 2, "it may be another version of the server by now"
     assert kept.read(opened(tmp_path), "scratch") is None
+    known = kept.found(opened(tmp_path), "scratch")
+    assert known is not None
+    assert (known.version, known.broken) == (kept.VERSION, "stale-publish")
+
+
+def test_a_broken_catalog_that_was_repaired_is_used(tmp_path: Path, trials: list[str]) -> None:
+    with raising(CatalogBroken, "stale-publish"):
+        check(tmp_path, RequiresNothing)
+    check(tmp_path)
+    known = kept.found(opened(tmp_path), "scratch")
+    assert known is not None
+    assert (known.broken, kept.read(opened(tmp_path), "scratch")) == ("", known)
+    # As release 0.1.0 reads it.
+    text = opened(tmp_path).load_table("scratch.catalog_check").properties[kept.PROPERTY]
+    assert json.loads(text).keys() == {"version", "at"}
+
+
+class RefusesProperties(RequiresNothing):
+    def commit_table(self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> Any:
+        if any(isinstance(one, SetPropertiesUpdate) for one in updates):
+            raise ServerError("no properties here")
+        return super().commit_table(table, requirements, updates)
+
+
+def test_a_broken_catalog_that_does_not_take_the_finding_is_refused_by_the_promise(
+    tmp_path: Path, trials: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    with raising(CatalogBroken, "stale-publish"):
+        check(tmp_path, RefusesProperties)
+    assert kept.found(opened(tmp_path), "scratch") is None
+    assert "no properties here" in caplog.text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from sqlalchemy.engine import make_url
 
 from sluice.config.platform_sections import catalog
 from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, Catalog
@@ -52,6 +53,50 @@ def test_a_database_has_a_port_of_its_own_or_the_usual_one() -> None:
     assert made.catalog.libpq()["port"] == 5432
 
 
+@pytest.mark.parametrize(
+    ("declared", "python", "java"),
+    [
+        ({"sslmode": "disable"}, {"ssl_disabled": "true"}, {"sslMode": "disable"}),
+        ({"sslmode": "require"}, {"ssl_check_hostname": "false"}, {"sslMode": "trust"}),
+        (
+            {"sslmode": "verify-ca", "sslrootcert": "/c a.pem"},
+            {"ssl_ca": "/c a.pem", "ssl_check_hostname": "false"},
+            {"sslMode": "verify-ca", "serverSslCert": "/c a.pem"},
+        ),
+        (
+            {"sslrootcert": "/c a.pem"},
+            {"ssl_ca": "/c a.pem", "ssl_check_hostname": "true"},
+            {"sslMode": "verify-full", "serverSslCert": "/c a.pem"},
+        ),
+    ],
+)
+def test_mysql_is_verified_as_it_is_declared_by_both_clients_with_deadlines(
+    declared: dict[str, str], python: dict[str, str], java: dict[str, str]
+) -> None:
+    made = lake(type="sql", uri="mysql://db.test/lake", username="u", password="p@ss/w", **declared)
+    url = make_url(made.pyiceberg(S3_KEYS)["uri"])
+    assert (url.drivername, url.host, url.port, url.password) == ("mysql+pymysql", "db.test", 3306, "p@ss/w")
+    assert {key: value for key, value in url.query.items() if key.startswith("ssl")} == python
+    assert url.query["read_timeout"] == "60"
+    jdbc = {key.removeprefix("jdbc."): value for key, value in made.spark().items()}
+    assert jdbc["uri"] == "jdbc:mariadb://db.test:3306/lake"
+    assert {key: value for key, value in jdbc.items() if "ssl" in key.lower()} == java
+    # In milliseconds.
+    assert (jdbc["connectTimeout"], jdbc["socketTimeout"]) == ("5000", "60000")
+    for first in (url.query["init_command"], jdbc["initSql"]):
+        assert "STRICT_ALL_TABLES" in first
+        assert "innodb_lock_wait_timeout = 45" in first
+    assert made.catalog.address == "mysql://db.test:3306/lake"
+
+
+def test_mysql_on_another_machine_needs_a_ca_or_a_declaration() -> None:
+    mysql = {**SQL, "uri": "mysql://db.test/lake"}
+    with raising(ConfigError, "sslrootcert is missing, and sslmode is 'verify-full'"):
+        lake(**mysql)
+    with raising(ConfigError, "sslmode is 'prefer': it may fall back to plain text"):
+        lake(**mysql, sslmode="prefer")
+
+
 SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "password": "p"}
 
 
@@ -64,7 +109,8 @@ SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "pa
         *(
             ({**SQL, "uri": uri}, "no address of a database. Fix: write postgresql://host:port/database")
             for uri in (
-                "mysql://h/d",
+                "oracle://h/d",
+                "mysql:///d",
                 "postgresql:///d",
                 "postgresql://h",
                 "postgresql://h/",

@@ -18,10 +18,21 @@ from requests import RequestException
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from sluice.clients.databases.errors import DatabaseError, diagnose, server_message
 from sluice.clients.s3.errors import DENIED, error_code
+from sluice.config.connection import MYSQL, POSTGRESQL
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import quoted
+
+_NOT_ALLOWED = (DatabaseError.LOGIN, DatabaseError.DENIED, DatabaseError.NO_DATABASE)
+# By psycopg2 and PyMySQL alike, and of libpq for another host's certificate; of a server without encryption.
+_NOT_VERIFIED = (
+    "certificate verify failed",
+    "does not match host name",
+    "server does not support SSL",
+    "server doesn't support it",
+)
 
 
 def missing(what: str) -> Missing:
@@ -50,12 +61,7 @@ def asking(what: str) -> Iterator[None]:
     except NoSuchTableError as error:
         raise missing(what) from error
     except DBAPIError as error:
-        reason = " ".join(str(error.orig).split())
-        if "iceberg_tables" in reason and ("does not exist" in reason or "no such table" in reason):
-            message = f"{what}: the catalog's database has no tables yet"
-            raise Missing(message, ErrorCode.TABLE_NOT_FOUND) from error
-        message = f"{what}: the catalog's database does not answer: {reason}"
-        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+        raise _of_database(what, error.orig or error) from error
     except PoolTimeout as error:
         # Each connection waits for an answer.
         message = f"{what}: the catalog's database does not answer: no connection is free"
@@ -77,6 +83,25 @@ def asking(what: str) -> Iterator[None]:
 
 def _line(text: str) -> str:
     return quoted(" ".join(text.split()))
+
+
+def _of_database(what: str, error: BaseException) -> Missing | Refused | Unreachable:
+    """The error of a database's driver."""
+    reason = server_message(error)
+    found = diagnose(MYSQL if type(error).__module__.startswith("pymysql") else POSTGRESQL, error)
+    if "iceberg_tables" in reason and (found is DatabaseError.NO_TABLE or "no such table" in reason):
+        message = f"{what}: the catalog's database has no tables yet"
+        return Missing(message, ErrorCode.TABLE_NOT_FOUND)
+    if found in _NOT_ALLOWED:
+        return _refused(what, reason)
+    if any(words in reason for words in _NOT_VERIFIED):
+        message = (
+            f"{what}: the catalog's database is not verified, and got no login: {_line(reason)}. Fix: "
+            "correct sslrootcert, the file with the CA of its certificate, or the host's name in uri"
+        )
+        return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
+    message = f"{what}: the catalog's database does not answer: {reason}"
+    return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
 
 
 def _refused(what: str, reason: str) -> Refused:

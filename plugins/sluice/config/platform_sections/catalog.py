@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
-from sluice.config import postgresql
+from sluice.config import mysql, postgresql
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.glue import GLUE
 from sluice.config.postgresql import is_loopback
@@ -17,7 +17,9 @@ from sluice.config.reading.values import shown
 SQL, REST = "sql", "rest"
 # For a statement in the database, which reads or swaps one pointer; and for an answer of any catalog.
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
-POSTGRESQL_PORT = 5432
+POSTGRESQL, MYSQL = "postgresql", "mysql"
+# The scheme of the uri of `sql` -> the usual port.
+PORTS = {POSTGRESQL: 5432, MYSQL: mysql.PORT}
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
 # The keys that have a meaning, beside type and check_namespace.
@@ -35,8 +37,8 @@ class Catalog:
     type: Annotated[str, "kind of the [catalog](#a-catalog): `sql`, `rest` or `glue`"]
     uri: Annotated[
         str,
-        "`sql`: `postgresql://host:port/database`, without a login; `rest`: the server's address, up to the "
-        "part before `/v1`",
+        "`sql`: `postgresql://host:port/database` or `mysql://…` (also of MariaDB), without a login; `rest`: "
+        "the server's address, up to the part before `/v1`",
     ] = ""
     username: Annotated[str, "`sql`: the role's user"] = ""
     password: Annotated[str, "`sql`: of `username`"] = field(default="", repr=False)
@@ -81,9 +83,18 @@ class Catalog:
 
     @property
     def _ssl(self) -> dict[str, str]:
-        """For every client alike."""
+        """For every client of PostgreSQL alike."""
         ca = {"sslrootcert": self.sslrootcert} if self.sslrootcert else {}
-        return {"sslmode": postgresql.ssl_mode(self.host, self.sslmode), **ca}
+        return {"sslmode": self._ssl_mode, **ca}
+
+    @property
+    def _ssl_mode(self) -> str:
+        return postgresql.ssl_mode(self.host, self.sslmode)
+
+    @property
+    def database(self) -> str:
+        """The kind of the database of ``sql``, POSTGRESQL or MYSQL; empty for others."""
+        return urlsplit(self.uri).scheme if self.type == SQL else ""
 
     @property
     def host(self) -> str:
@@ -95,14 +106,14 @@ class Catalog:
         """Host, port and database of ``sql``, as the end of a URL."""
         parts = urlsplit(self.uri)
         host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{parts.port or POSTGRESQL_PORT}{parts.path}"
+        return f"{host}:{parts.port or PORTS[self.database]}{parts.path}"
 
     @property
     def address(self) -> str:
         """What tells this catalog from another one; without a login."""
         if self.type == GLUE:
             return glue.address(self)
-        return f"postgresql://{self._place}" if self.type == SQL else self.uri
+        return f"{self.database}://{self._place}" if self.type == SQL else self.uri
 
     @property
     def _tried(self) -> dict[str, str]:
@@ -110,11 +121,11 @@ class Catalog:
         return {CHECK_NAMESPACE: self.check_namespace, ADDRESS: self.address}
 
     def libpq(self, options: str = "") -> dict[str, Any]:
-        """Arguments of ``psycopg2.connect``; ``options``: further ones of the session."""
+        """Arguments of ``psycopg2.connect``, of PostgreSQL; ``options``: further ones of the session."""
         parts = urlsplit(self.uri)
         return {
             "host": self.host,
-            "port": parts.port or POSTGRESQL_PORT,
+            "port": parts.port or PORTS[POSTGRESQL],
             "dbname": parts.path.strip("/"),
             "user": self.username,
             "password": self.password,
@@ -126,11 +137,16 @@ class Catalog:
         """Properties of Iceberg's Java catalog, without those of S3."""
         if self.type == SQL:
             login = {"user": self.username, "password": self.password}
-            login |= self._ssl | postgresql.jdbc_timeouts(STATEMENT_SECONDS, ANSWER_SECONDS)
+            if self.database == MYSQL:
+                driver, ca = "mariadb", self.sslrootcert
+                login |= mysql.jdbc(self._ssl_mode, ca, STATEMENT_SECONDS, ANSWER_SECONDS)
+            else:
+                driver = POSTGRESQL
+                login |= self._ssl | postgresql.jdbc_timeouts(STATEMENT_SECONDS, ANSWER_SECONDS)
             jdbc = {f"jdbc.{key}": value for key, value in login.items()}
             return {
                 "type": "jdbc",
-                "uri": f"jdbc:postgresql://{self._place}",
+                "uri": f"jdbc:{driver}://{self._place}",
                 "jdbc.schema-version": "V1",
             } | jdbc
         if self.type == GLUE:
@@ -159,9 +175,16 @@ class Catalog:
         if self.type != SQL:
             return self.spark()
         user, password = (quote(text, safe="") for text in (self.username, self.password))
-        query = self._ssl | postgresql.libpq_timeouts(STATEMENT_SECONDS)
-        query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
-        uri = f"postgresql+psycopg2://{user}:{password}@{self._place}?{urlencode(query)}"
+        if self.database == MYSQL:
+            driver = "mysql+pymysql"
+            query: dict[str, Any] = {
+                **mysql.pymysql(self._ssl_mode, self.sslrootcert, STATEMENT_SECONDS, ANSWER_SECONDS)
+            }
+        else:
+            driver = "postgresql+psycopg2"
+            query = self._ssl | postgresql.libpq_timeouts(STATEMENT_SECONDS)
+            query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
+        uri = f"{driver}://{user}:{password}@{self._place}?{urlencode(query)}"
         return {"type": "sql", "uri": uri, "init_catalog_tables": "false"}
 
 
@@ -190,13 +213,13 @@ def check(catalog: Catalog, where: str) -> None:
 def _check_sql(catalog: Catalog, where: str) -> None:
     parts = urlsplit(catalog.uri)
     try:
-        is_whole = parts.scheme == "postgresql" and bool(parts.hostname) and (parts.port or 1) > 0
+        is_whole = parts.scheme in PORTS and bool(parts.hostname) and (parts.port or 1) > 0
     except ValueError:
         is_whole = False
     if not is_whole or parts.path.count("/") != 1 or len(parts.path) < 2 or parts.query or parts.fragment:
         raise ConfigError(
             f"{where}: uri is {catalog.uri!r}, no address of a database. Fix: write "
-            "postgresql://host:port/database"
+            "postgresql://host:port/database, or mysql:// in place of postgresql://"
         )
     for key in ("username", "password"):
         if not getattr(catalog, key):

@@ -113,9 +113,9 @@ ERRORS = {
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="The catalog (its PostgreSQL, its REST server, AWS Glue) does not answer, its connections are "
-        "all in use, or it limits requests. Retried",
-        fix="start it",
+        cause="The catalog (its database, its REST server, AWS Glue) does not answer, is not the one that it "
+        "is verified to be, limits requests, or its connections are all in use. Retried",
+        fix="start it; of a certificate: correct what the message names",
     ),
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
@@ -124,7 +124,7 @@ ERRORS = {
         "promise](your-own-systems.md#what-a-catalog-must-keep) that the message names",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
-        cause="The REST catalog or AWS Glue refuses the role's login, or its rights do not suffice",
+        cause="The catalog refuses the role's login, or its rights do not suffice",
         fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
         "message names",
     ),

@@ -9,8 +9,10 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sluice.catalog_check.status import CatalogStatus, status
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.clients.s3.requests import QUICK
+from sluice.config.platform_sections.catalog import SQL
 from sluice.config.stream import StreamSpec
 from sluice.config.streams import Declared, load_valid
 from sluice.core.json_record import Document
@@ -51,6 +53,8 @@ EVENTS_SECONDS, MAX_EVENTS, MAX_DOCUMENTS = 30.0, 30, 2000
 DECLARED_SECONDS = 10.0
 # A request to the registry for each version that is shown, for all viewers.
 SCHEMA_SECONDS = 30.0
+# What was found of the catalog changes when a consumer starts.
+CATALOG_SECONDS = 300.0
 # For its connection, the next part of its answer, and all of it.
 REGISTRY_SECONDS = 1.0, 2.0, 4.0
 
@@ -177,6 +181,20 @@ class Sources:
             return stream_schema(spec, table, systems.s3, self._registry)
 
         return self._get(("schema", spec.name), load, SCHEMA_SECONDS)
+
+    def catalog(self) -> CatalogStatus:
+        """What was found of the lake's catalog, by one question to it in minutes."""
+
+        def load() -> CatalogStatus:
+            from sluice.catalog_check import kept
+
+            systems = self._systems
+            declared = systems.platform.lake.catalog
+            if declared.type == SQL:
+                return status(SQL, None)
+            return status(declared.type, kept.found(systems.lake.catalog, declared.check_namespace))
+
+        return self._get(("catalog", ""), load, CATALOG_SECONDS)
 
     def _event(self, history: History, key: str) -> Document | None:
         """Written once, so it is read once."""

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, HTTPException, Request
 from fastapi.responses import HTMLResponse
 from markupsafe import Markup
 
+from sluice.catalog_check.status import CatalogStatus
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.config.streams import Declared
@@ -73,6 +74,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         live = data.observed.live(stream, CONSUMER)
         events, events_error = _events(spec, data)
         schema, schema_error = _schema(spec, data)
+        catalog, catalog_error = _catalog(data)
         return page(
             request,
             "stream.html",
@@ -87,6 +89,8 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
             batches=live.batches,
             schema=schema,
             schema_error=schema_error,
+            catalog=catalog,
+            catalog_error=catalog_error,
             events=events,
             events_error=events_error,
             logs=_logs(spec, data) if who.may_read_log(stream) else None,
@@ -135,6 +139,14 @@ def _schema(spec: StreamSpec, data: Sources) -> tuple[StreamSchema | None, str]:
     """The schema of the stream's table; why it cannot be read."""
     try:
         return data.schema(spec), ""
+    except (ClientError, ConfigError) as error:
+        return None, str(error)
+
+
+def _catalog(data: Sources) -> tuple[CatalogStatus | None, str]:
+    """What was found of the lake's catalog; why it cannot be read."""
+    try:
+        return data.catalog(), ""
     except (ClientError, ConfigError) as error:
         return None, str(error)
 

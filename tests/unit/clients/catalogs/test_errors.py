@@ -2,13 +2,71 @@
 
 from __future__ import annotations
 
+import psycopg2
+import pymysql  # type: ignore[import-untyped]
+import pytest
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sluice.clients.catalogs.errors import asking
-from sluice.core.errors import Unreachable
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing, Refused, Unreachable
 from tests.support.raising import raising
 
 
 def test_a_catalog_whose_connections_all_hang_is_unreachable() -> None:
     with raising(Unreachable, "table x", "catalog"), asking("table x"):
         raise PoolTimeout("QueuePool limit of size 5 overflow 10 reached")
+
+
+_SSL = "[SSL: CERTIFICATE_VERIFY_FAILED] certificate verify failed: unable to get local issuer certificate"
+MYSQL_CASES = [
+    (
+        (1146, "Table 'lake.iceberg_tables' doesn't exist"),
+        *(Missing, ErrorCode.TABLE_NOT_FOUND, "no tables yet"),
+    ),
+    (
+        (1045, "Access denied for user 'u'@'h' (using password: YES)"),
+        *(Refused, ErrorCode.CATALOG_PERMISSION, "Access denied for user"),
+    ),
+    (
+        (1142, "UPDATE command denied to user 'lake_reader'@'h' for table `lake`.`iceberg_tables`"),
+        *(Refused, ErrorCode.CATALOG_PERMISSION, "UPDATE command denied"),
+    ),
+    ((1049, "Unknown database 'lake'"), Refused, ErrorCode.CATALOG_PERMISSION, "Unknown database 'lake'"),
+    (
+        (2003, f"Can't connect to MySQL server on 'h' ({_SSL})"),
+        *(Unreachable, ErrorCode.CATALOG_UNREACHABLE, "not verified, and got no login"),
+    ),
+    (
+        (2026, "SSL is required but the server doesn't support it"),
+        *(Unreachable, ErrorCode.CATALOG_UNREACHABLE, "Fix: correct sslrootcert"),
+    ),
+    ((2013, "Lost connection"), Unreachable, ErrorCode.CATALOG_UNREACHABLE, "does not answer: Lost"),
+    ((1205, "Lock wait timeout exceeded"), Unreachable, ErrorCode.CATALOG_UNREACHABLE, "does not answer"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "kind", "code", "words"), MYSQL_CASES)
+def test_an_error_of_mysqls_driver_is_one_sentence_with_a_code(
+    arguments: tuple[int, str], kind: type[Exception], code: ErrorCode, words: str
+) -> None:
+    error = pymysql.err.OperationalError(*arguments)
+    with raising(kind, "table x: the catalog", words) as raised, asking("table x"):
+        raise DBAPIError("select 1", {}, error)
+    assert raised.value.code is code
+    assert "select 1" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ('FATAL:  password authentication failed for user "u"', Refused, "refuses this role"),
+        ('server certificate for "a" does not match host name "b"', Unreachable, "got no login"),
+        ("server does not support SSL, but SSL was required", Unreachable, "got no login"),
+        ('could not translate host name "h"', Unreachable, "does not answer"),
+    ],
+)
+def test_an_error_of_postgresqls_driver_is_one_sentence(text: str, kind: type[Exception], words: str) -> None:
+    with raising(kind, "table x: the catalog", words), asking("table x"):
+        raise DBAPIError("select 1", {}, psycopg2.OperationalError(text))

@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 
+from sluice.catalog_check import kept
+from sluice.catalog_check.promises import VERSION
+from sluice.catalog_check.status import Kept
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.clients.lake.results.table import Results
 from sluice.clients.registry.client import RegistryClient
 from sluice.config import streams
 from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.reading.toml import ConfigError
 from sluice.core.errors import Unreachable
@@ -149,3 +153,26 @@ def test_the_schema_of_a_table_is_read_once_also_if_the_registry_is_down(
     assert (found.latest, found.problem) == (None, "http://127.0.0.1:1: refused")
     assert made.schema(declared) is found
     assert asked == [f"{taxi.topic.name}-value"]
+
+
+@pytest.mark.parametrize("kind", ["rest", "sql"])
+def test_the_catalog_is_asked_once_for_many_pages_and_a_database_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    asked: list[str] = []
+
+    def found(catalog: Any, namespace: str) -> Kept:
+        asked.append(namespace)
+        return Kept(VERSION, 0.0, "untouched-ref")
+
+    monkeypatch.setattr(kept, "found", found)
+    systems = Systems()
+    catalog = Catalog(kind, "https://catalog.test")
+    platform = SimpleNamespace(lake=SimpleNamespace(catalog=catalog))
+    vars(systems).update(lake=SimpleNamespace(catalog=None), platform=platform)
+    made = module.Sources()
+    made._systems = systems
+    texts = {made.catalog().text for _ in range(3)}
+    assert len(texts) == 1
+    assert asked == (["sluice_check"] if kind == "rest" else [])
+    assert made.catalog().is_broken is (kind == "rest")

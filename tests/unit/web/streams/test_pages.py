@@ -12,6 +12,7 @@ import pytest
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
+from sluice.catalog_check.status import Kept, status
 from sluice.config.streams import Declared
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
@@ -448,3 +449,18 @@ def test_a_stream_without_a_registry_has_its_columns(made: Made, client: TestCli
     made.schema = Unreachable("the catalog at 10.1.2.3:5432 does not answer")
     found = client.get(ONE)
     assert (found.status_code, "catalog at … does not answer" in section(found.text, "schema")) == (200, True)
+
+
+def test_a_catalog_is_shown_with_what_was_found_of_it(made: Made, client: TestClient) -> None:
+    assert "compares a table's whole metadata" in text_of(section(client.get(ONE).text, "catalog"))
+    made.catalog = status("rest", Kept(1, 1_795_802_400.0, "untouched-ref"))
+    html = section(client.get(ONE).text, "catalog")
+    assert "rest: breaks promise untouched-ref" in text_of(html)
+    assert 'class="late"' in html
+    made.catalog = status("rest", Kept(1, 1_795_802_400.0))
+    html = section(client.get(ONE).text, "catalog")
+    assert "rest: keeps all 12 promises, tried 2026-11-27T18:00:00" in text_of(html)
+    assert 'class="late"' not in html
+    made.catalog = Unreachable("table sluice_check.catalog_check: the catalog at https://c.test:1 is down")
+    found = client.get(ONE)
+    assert (found.status_code, "the catalog at … is down" in section(found.text, "catalog")) == (200, True)
