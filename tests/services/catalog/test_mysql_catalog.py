@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
@@ -29,7 +30,7 @@ def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     made.stop()
 
 
-def declared(services: Services, **changed: str) -> Platform:
+def declared(services: Services, **changed: Any) -> Platform:
     found = services.on_mysql("consumer")
     return replace(found, lake=replace(found.lake, catalog=replace(found.lake.catalog, **changed)))
 
