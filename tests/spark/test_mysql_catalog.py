@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
@@ -25,6 +26,7 @@ from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.errors import Unreachable
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
 from spark_jobs.common.lake.writer_lease import run_with_lease
+from spark_jobs.common.spark.failures import failure_line
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.lakehouse import Stream, commit
 from tests.support.mysql_catalog import MysqlCatalog, MysqlFront
@@ -177,9 +179,14 @@ def test_a_catalog_that_is_another_is_told_no_login(
         python, java = asked(server, host, mode, given, password="wrong")
         with raising(Unreachable, "is not verified, and got no login", "Fix: correct sslrootcert"):
             python()
-        with pytest.raises(Exception, match=r"(?i)ssl|certificate") as caught:
+        with pytest.raises(Py4JJavaError) as caught:
             java()
-        assert "Access denied" not in str(caught.value)
+        assert "SLU-221 Unreachable: the lake's catalog" in failure_line(caught.value)
+        assert "is not verified, and got no login" in failure_line(caught.value)
+    _, java = asked(secure, "localhost", "verify-full", ca, password="wrong")
+    with pytest.raises(Py4JJavaError) as caught:
+        java()
+    assert "SLU-226 Refused: the lake's catalog: the catalog refuses this role" in failure_line(caught.value)
 
 
 @pytest.mark.exhaustive

@@ -45,7 +45,10 @@ def pymysql(mode: str, ca: str, statement_seconds: int, answer_seconds: int) -> 
 
 def jdbc(mode: str, ca: str, statement_seconds: int, answer_seconds: int) -> dict[str, str]:
     """Properties of MariaDB's JDBC driver."""
+    # Without TLS a password goes to MySQL 8 by the key that the server sends; PyMySQL asks for it likewise.
+    plain = {"allowPublicKeyRetrieval": "true"} if mode == DISABLE else {}
     return {
+        **plain,
         "sslMode": _JDBC_MODES[mode],
         **({"serverSslCert": ca} if mode in VERIFYING else {}),
         "connectTimeout": str(CONNECT_SECONDS * 1000),

@@ -12,6 +12,16 @@ from sluice.core.tables.file_removal import missing_message
 _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 # Text of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
+# Errors of a catalog's database, by the drivers of MariaDB and PostgreSQL; sinks have no other in Java.
+_SQL_ERROR = r"(?:java\.sql\.SQL\w*Exception|org\.postgresql\.util\.PSQLException): (?:\(conn=\d+\) )?"
+_SQL_REFUSED = re.compile(
+    rf"{_SQL_ERROR}((?:FATAL: |ERROR: )?(?:Access denied|\w+ command denied|Unknown database|"
+    r"permission denied|password authentication failed|no pg_hba\.conf entry).*)"
+)
+_SQL_NOT_VERIFIED = re.compile(
+    rf"{_SQL_ERROR}(.*(?:certification path|hostname verification failed|could not be verified by|"
+    r"ssl not enabled|does not support SSL).*)"
+)
 # Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 
@@ -55,13 +65,26 @@ class LakeFileMissing(Unrecoverable):
 
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; else the error itself."""
+    its text; Refused or Unreachable if the catalog's database refuses the login or is not verified; else the
+    error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
     found = _MISSING_FILE.search(str(error))
-    if found is None:
-        return error
-    return LakeFileMissing(missing_message(found[1]))
+    if found is not None:
+        return LakeFileMissing(missing_message(found[1]))
+    return _of_database(str(error)) or error
+
+
+def _of_database(text: str) -> Exception | None:
+    refusal, unverified = _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
+    if refusal is None and unverified is None:
+        return None
+    # A producer without Spark has none of PyIceberg.
+    from sluice.clients.catalogs import errors
+
+    if refusal is not None:
+        return errors.refused("the lake's catalog", refusal[1])
+    return errors.not_verified("the lake's catalog", unverified[1]) if unverified else None
 
 
 def failure_line(error: Exception) -> str:

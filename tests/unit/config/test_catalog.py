@@ -81,6 +81,7 @@ def test_mysql_is_verified_as_it_is_declared_by_both_clients_with_deadlines(
     jdbc = {key.removeprefix("jdbc."): value for key, value in made.spark().items()}
     assert jdbc["uri"] == "jdbc:mariadb://db.test:3306/lake"
     assert {key: value for key, value in jdbc.items() if "ssl" in key.lower()} == java
+    assert ("allowPublicKeyRetrieval" in jdbc) is (python == {"ssl_disabled": "true"})
     # In milliseconds.
     assert (jdbc["connectTimeout"], jdbc["socketTimeout"]) == ("5000", "60000")
     for first in (url.query["init_command"], jdbc["initSql"]):

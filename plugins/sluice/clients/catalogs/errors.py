@@ -67,10 +67,10 @@ def asking(what: str) -> Iterator[None]:
         message = f"{what}: the catalog's database does not answer: no connection is free"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
     except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
-        raise _refused(what, str(error)) from error
+        raise refused(what, str(error)) from error
     except ClientError as error:
         if (code := error_code(error)) in _DENIED:
-            raise _refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
+            raise refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
         if code == _NOT_FOUND:
             raise missing(what) from error
         # Throttled requests among them, which the client has sent several times.
@@ -93,18 +93,24 @@ def _of_database(what: str, error: BaseException) -> Missing | Refused | Unreach
         message = f"{what}: the catalog's database has no tables yet"
         return Missing(message, ErrorCode.TABLE_NOT_FOUND)
     if found in _NOT_ALLOWED:
-        return _refused(what, reason)
+        return refused(what, reason)
     if any(words in reason for words in _NOT_VERIFIED):
-        message = (
-            f"{what}: the catalog's database is not verified, and got no login: {_line(reason)}. Fix: "
-            "correct sslrootcert, the file with the CA of its certificate, or the host's name in uri"
-        )
-        return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
+        return not_verified(what, reason)
     message = f"{what}: the catalog's database does not answer: {reason}"
     return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
 
 
-def _refused(what: str, reason: str) -> Refused:
+def not_verified(what: str, reason: str) -> Unreachable:
+    """The error for a database that is not the one that its certificate must name, or is not encrypted."""
+    message = (
+        f"{what}: the catalog's database is not verified, and got no login: {_line(reason)}. Fix: correct "
+        "sslrootcert, the file with the CA of its certificate, or the host's name in uri"
+    )
+    return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
+
+
+def refused(what: str, reason: str) -> Refused:
+    """The error for a login, or a right, that the catalog refuses; ``reason``: its words."""
     message = (
         f"{what}: the catalog refuses this role: {_line(reason)}. Fix: give the role's login in "
         "[lake.catalog] the right to it"

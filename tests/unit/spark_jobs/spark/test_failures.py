@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_jobs.common.spark.failures import Fenced, check_epoch
+from spark_jobs.common.spark.failures import Fenced, check_epoch, failure_line
 from tests.support.raising import raising
 
 
@@ -30,3 +30,44 @@ def test_an_epoch_that_is_there_before_its_writer_is_another_one_s(
         check_epoch("hits", 5, newest, "group g", opening=opening)
     # run.raise_above acquires the lease above it.
     assert caught.value.epoch == newest
+
+
+_JAVA = "java.sql."
+_CONNECT = "SQLNonTransientConnectionException: (conn=17) "
+_NOT_FOUND = "unable to find valid certification path to requested target"
+
+
+@pytest.mark.parametrize(
+    ("cause", "words"),
+    [
+        (
+            f"{_JAVA}SQLInvalidAuthorizationSpecException: (conn=15) Access denied for user 'u'@'h'",
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: \"Access denied",
+        ),
+        (
+            f"{_JAVA}SQLSyntaxErrorException: (conn=18) CREATE command denied to user 'u'@'h' for table `t`",
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: \"CREATE",
+        ),
+        (
+            'org.postgresql.util.PSQLException: FATAL: password authentication failed for user "u"',
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'FATAL: password",
+        ),
+        (
+            f"{_JAVA}{_CONNECT}Trying to connect with ssl, but ssl not enabled in the server",
+            "SLU-221 Unreachable: the lake's catalog: the catalog's database is not verified",
+        ),
+        (
+            f"{_JAVA}{_CONNECT}Could not connect to h:1 : {_NOT_FOUND}\nCaused by: sun.X: {_NOT_FOUND}",
+            "SLU-221 Unreachable: the lake's catalog: the catalog's database is not verified",
+        ),
+        (
+            f"{_JAVA}SQLNonTransientConnectionException: Socket fail to connect to h:1. Connection refused",
+            "SLU-500 java.sql.SQLNonTransientConnectionException: Socket fail to connect to h:1",
+        ),
+    ],
+)
+def test_a_catalogs_database_that_refuses_or_is_another_is_said_in_one_sentence(
+    cause: str, words: str
+) -> None:
+    text = f"An error occurred while calling o1.sql.\n: java.lang.RuntimeException: x\nCaused by: {cause}"
+    assert failure_line(RuntimeError(text)).startswith(words)
