@@ -87,7 +87,7 @@ def put(rig: Rig, name: str, number: int) -> None:
 
 
 def backfill(rig: Rig, first: str, *options: str) -> None:
-    """Of the months from `first` on, as a person creates it, by Airflow's command."""
+    """As a person creates it, by Airflow's command: the months from `first` on."""
     context = rig.stack.context
     # Airflow allows one at a time, and its scheduler marks them as complete every 30 s.
     wait_until("the end of earlier backfills", lambda: not is_active(rig), 60, 1)
