@@ -29,7 +29,7 @@ WAITING = (
 
 @contextmanager
 def losing_the_first_answer(stream: Stream) -> Iterator[None]:
-    """Of AWS Glue, or of the database."""
+    """AWS Glue's, or the database's."""
     if stream.catalog != GLUE:
         with of_the_database(stream.services):
             yield

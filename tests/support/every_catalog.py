@@ -6,7 +6,6 @@ import pytest
 
 from sluice.config.platform_sections.catalog import GLUE, REST, SQL
 
-USUAL = SQL
 CATALOGS = (SQL, REST, GLUE)
 
 
@@ -16,4 +15,4 @@ def every_catalog(*usual: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("stream", params, indirect=True)
 
 
-EVERY_CATALOG = every_catalog(USUAL)
+EVERY_CATALOG = every_catalog(SQL)

@@ -75,6 +75,8 @@ def value_of(catalog: BoundedGlue) -> str | None:
     return catalog.load_table("raw.t").properties.get("value")
 
 
+# A stream on Glue is not made otherwise: tests/spark.
+@pytest.mark.exhaustive
 def test_it_keeps_what_a_writer_relies_on(services: Services) -> None:
     found = tried(services.on_glue("consumer"), "all_kept")
     assert [each for each in found if not each.is_kept] == []
