@@ -38,7 +38,7 @@ def losing_the_first_answer(stream: Stream) -> Iterator[None]:
 
     def noted(asked: Asked, ask: Ask) -> None:
         lost.append(asked.json["TableInput"]["Name"])
-        return glue_server.lost(asked, ask)
+        assert ask(asked).status == 200
 
     proxy.rule = glue_server.at_commits(glue_server.once(noted))
     try:

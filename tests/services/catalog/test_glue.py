@@ -105,7 +105,8 @@ def test_a_commit_whose_answer_was_lost_is_made_once(
 
     def noted(asked: Asked, ask: Ask) -> Answer | None:
         sent.append(asked.json["TableInput"]["Parameters"][LOCATION])
-        return glue_server.lost(asked, ask) if len(sent) == 1 else ask(asked)
+        answer = ask(asked)
+        return None if len(sent) == 1 else answer
 
     proxy.rule = glue_server.at_commits(noted)
     set_property(table, "a")
