@@ -10,11 +10,17 @@ from functools import partial
 from typing import Any
 
 from local.stack.stack import wait_until
+from sluice.config.platform_sections.catalog import GLUE
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN
+from tests.support import glue_server
+from tests.support.catalog_proxy import Ask, Asked, passed_on
+from tests.support.every_catalog import EVERY_CATALOG
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
+
+pytestmark = EVERY_CATALOG
 
 WAITING = (
     "select pid from pg_stat_activity where wait_event = 'SyncRep' and query like '%UPDATE iceberg_tables%'"
@@ -22,7 +28,28 @@ WAITING = (
 
 
 @contextmanager
-def losing_the_first_answer(services: Services) -> Iterator[None]:
+def losing_the_first_answer(stream: Stream) -> Iterator[None]:
+    """AWS Glue's, or the database's."""
+    if stream.catalog != GLUE:
+        with of_the_database(stream.services):
+            yield
+        return
+    proxy, lost = stream.services.glue_proxy, list[str]()
+
+    def noted(asked: Asked, ask: Ask) -> None:
+        lost.append(asked.json["TableInput"]["Name"])
+        assert ask(asked).status == 200
+
+    proxy.rule = glue_server.at_commits(glue_server.once(noted))
+    try:
+        yield
+    finally:
+        proxy.rule = passed_on
+    assert lost == [stream.spec.name]
+
+
+@contextmanager
+def of_the_database(services: Services) -> Iterator[None]:
     """PostgreSQL commits, and would wait for a standby that does not exist; its process is ended there."""
     with closing(services.postgres()) as connection, ThreadPoolExecutor(1) as pool:
         connection.autocommit = True
@@ -53,9 +80,9 @@ def losing_the_first_answer(services: Services) -> Iterator[None]:
 class LosesAnAnswer(StreamWriter):
     """That to its first publish."""
 
-    def __init__(self, services: Services, *given: Any) -> None:
+    def __init__(self, stream: Stream, *given: Any) -> None:
         super().__init__(*given)
-        self._services = services
+        self._stream = stream
 
     def _publish(
         self,
@@ -63,7 +90,7 @@ class LosesAnAnswer(StreamWriter):
         needed_from: Callable[[], int] = now_ms,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        with nullcontext() if self.has_published else losing_the_first_answer(self._services):
+        with nullcontext() if self.has_published else losing_the_first_answer(self._stream):
             super()._publish(keep, needed_from, properties)
 
 
@@ -72,11 +99,9 @@ def commits(stream: Stream) -> int:
     return int(stream.metadata_location().rpartition("/")[2].partition("-")[0])
 
 
-def test_the_lease_is_acquired_in_one_commit_also_if_its_answer_is_lost(
-    stream: Stream, services: Services
-) -> None:
+def test_the_lease_is_acquired_in_one_commit_also_if_its_answer_is_lost(stream: Stream) -> None:
     before, first = commits(stream), stream.writer()
-    with losing_the_first_answer(services):
+    with losing_the_first_answer(stream):
         first.acquire()
     assert (first.epoch, commits(stream) - before) == (1, 1)
     assert [s["epoch"] for s in stream.summaries()] == ["1"]
@@ -91,10 +116,10 @@ def test_the_lease_is_acquired_in_one_commit_also_if_its_answer_is_lost(
     assert known == {first.head, second.head}
 
 
-def test_a_publish_whose_answer_is_lost_is_a_publish(stream: Stream, services: Services) -> None:
+def test_a_publish_whose_answer_is_lost_is_a_publish(stream: Stream) -> None:
     """No failover follows: the writer goes on."""
     stream.send(3)
-    writer = stream.writer(kind=partial(LosesAnAnswer, services))
+    writer = stream.writer(kind=partial(LosesAnAnswer, stream))
     consumption = stream.run(writer)
     stream.assert_exact(3)
     stream.send(2)

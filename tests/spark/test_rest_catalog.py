@@ -10,16 +10,15 @@ import pytest
 from sluice.catalog_check import kept
 from sluice.catalog_check.kept import CatalogBroken
 from sluice.catalog_check.trial import Finding
-from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, GLUE, REST, SQL
+from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, REST
 from spark_jobs.common.lake import promises, tables
 from spark_jobs.common.lake.expected_refs import catalog_of, properties_of
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
+from tests.support.every_catalog import every_catalog
 from tests.support.lakehouse import Stream, commit
 from tests.support.raising import raising
 
-BOTH = pytest.mark.parametrize(
-    "stream", [REST, GLUE, pytest.param(SQL, marks=pytest.mark.exhaustive)], indirect=True
-)
+EACH = every_catalog(REST)
 
 
 class Raced(IcebergTable):
@@ -55,7 +54,7 @@ def test_a_table_is_made_only_where_the_promises_are_kept(
     assert tables.load(stream.spark, "raw.not_made") is None
 
 
-@BOTH
+@EACH
 def test_batches_are_published(stream: Stream) -> None:
     running = stream.run(stream.writer())
     for _ in range(3):
@@ -64,7 +63,7 @@ def test_batches_are_published(stream: Stream) -> None:
     stream.assert_exact(6)
 
 
-@BOTH
+@EACH
 @pytest.mark.parametrize("change", ["removed", "moved"])
 def test_what_another_client_does_to_a_branch_under_a_publish_refuses_it(stream: Stream, change: str) -> None:
     writer = stream.writer()
@@ -85,7 +84,7 @@ def test_what_another_client_does_to_a_branch_under_a_publish_refuses_it(stream:
     assert heads(other)[MAIN] == before[MAIN]
 
 
-@BOTH
+@EACH
 def test_a_branch_that_another_client_has_moved_is_not_removed(stream: Stream) -> None:
     writer = stream.writer()
     writer.acquire()

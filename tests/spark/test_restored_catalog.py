@@ -13,7 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from local.stack.stack import wait_until
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.s3.requests import connect
+from sluice.clients.s3.requests import connect, split
 from sluice.ledger.history import History
 from sluice.ledger.known_tables import KnownTables
 from spark_jobs.common.consumer import run
@@ -22,8 +22,11 @@ from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.tables import TableLost, TableReplaced
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.spark.failures import Fenced
+from tests.support.every_catalog import EVERY_CATALOG
 from tests.support.lakehouse import Stream, commit
 from tests.support.raising import raising
+
+pytestmark = EVERY_CATALOG
 
 
 def published(stream: Stream, each: int) -> Callable[[], bool]:
@@ -178,7 +181,7 @@ def test_a_table_that_the_catalog_lost_is_not_made_again_and_can_be_registered(s
 
 def test_a_table_that_the_ledger_knows_is_neither_made_again_nor_another_one(stream: Stream) -> None:
     """Without a file that would tell, by the consumer's own rights."""
-    airflow, name = stream.services.stack.platform("airflow"), stream.spec.name
+    airflow, name = stream.services.on(stream.catalog, "airflow"), stream.spec.name
     record, both = (
         StructType([StructField("text", StringType())]),
         (stream.spec.table, stream.spec.quarantine_table),
@@ -203,12 +206,10 @@ def test_a_table_that_the_ledger_knows_is_neither_made_again_nor_another_one(str
     forget(stream, stream.spec.table)
     with raising(TableLost, "metadata.json", "not in the catalog", "Table lost by the catalog"):
         check()
-    prefix = f"lake/raw/{name}/"
-    for page in stream.services.minio.get_paginator("list_objects_v2").paginate(
-        Bucket="warehouse", Prefix=prefix
-    ):
+    bucket, prefix = split(empty.rpartition("metadata/")[0])
+    for page in stream.services.minio.get_paginator("list_objects_v2").paginate(Bucket=bucket, Prefix=prefix):
         for found in page.get("Contents", []):
-            stream.services.minio.delete_object(Bucket="warehouse", Key=found["Key"])
+            stream.services.minio.delete_object(Bucket=bucket, Key=found["Key"])
     with raising(TableLost, first):
         check()
     # Without its files a new one could be made, by whatever program.

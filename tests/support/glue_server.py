@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,8 @@ from local.runtime.ports import HOST
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.setup.ministack import ensure_ministack
 from sluice.clients.catalogs.glue import LOCATION, BoundedGlue
+from sluice.config.platform import Platform
+from tests.support.catalog_proxy import Answer, Ask, Asked, Rule, passed_on
 
 NAME = "glue"
 
@@ -32,6 +35,50 @@ def probe(url: str) -> str:
     """Raises httpx.HTTPError if it does not answer."""
     httpx.get(f"{url}/_ministack/health", timeout=5, trust_env=False).raise_for_status()
     return "ready"
+
+
+def is_up(url: str) -> bool:
+    try:
+        probe(url)
+    except httpx.HTTPError:
+        return False
+    return True
+
+
+def direct(url: str, platform: Platform) -> Platform:
+    """The platform with its Glue at another address."""
+    catalog = replace(platform.lake.catalog, endpoint=url)
+    return replace(platform, lake=replace(platform.lake, catalog=catalog))
+
+
+def action(asked: Asked) -> str:
+    """What a request asks for, as `GetTable`."""
+    return asked.headers["x-amz-target"].removeprefix("AWSGlue.")
+
+
+def at_commits(rule: Rule) -> Rule:
+    """The rule for what changes a table, each time."""
+
+    def only(asked: Asked, ask: Ask) -> Answer | None:
+        return rule(asked, ask) if action(asked) == "UpdateTable" else ask(asked)
+
+    return only
+
+
+def once(rule: Rule) -> Rule:
+    """The rule for one request, the others as they are."""
+    rules = iter([rule])
+    return lambda asked, ask: next(rules, passed_on)(asked, ask)
+
+
+def before_a_commit(commit: Callable[[], object]) -> Rule:
+    """Another client commits after one has read the table, and before Glue gets its request."""
+
+    def rule(asked: Asked, ask: Ask) -> Answer:
+        commit()
+        return ask(asked)
+
+    return at_commits(once(rule))
 
 
 def restore(catalog: BoundedGlue, locations: Mapping[str, str]) -> None:

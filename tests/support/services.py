@@ -31,6 +31,7 @@ from sluice.config.platform import ROLES, Platform
 from sluice.config.platform_sections.catalog import GLUE, MYSQL, REST, SQL
 from sluice.config.reading.toml import dump
 from tests.support import glue_server
+from tests.support.catalog_proxy import CatalogProxy
 from tests.support.jvm import QUICK
 from tests.support.mysql_catalog import MysqlCatalog
 
@@ -113,11 +114,17 @@ class Services:
         self._start(program, lambda: glue_server.probe(address))
         return address
 
+    @cached_property
+    def glue_proxy(self) -> CatalogProxy:
+        """A proxy before that Glue, which changes nothing unless a test says so."""
+        return CatalogProxy(self.glue).__enter__()
+
     def on_glue(self, role: str) -> Platform:
-        """A role's platform file with that Glue."""
+        """A role's platform file with that Glue, through the proxy; its keys are those of S3."""
+        address = self.glue_proxy.url
         made = roles.documents(self.stack.home, self.stack.context.network, self.stack.secrets)[role]
-        made["lake"]["catalog"] = {"type": GLUE, "endpoint": self.glue}
-        return platform.parse(dump(made), f"{role} on {self.glue}")
+        made["lake"]["catalog"] = {"type": GLUE, "endpoint": address}
+        return platform.parse(dump(made), f"{role} on {address}")
 
     @cached_property
     def mysql(self) -> MysqlCatalog:
@@ -260,6 +267,8 @@ class Services:
 
     def stop(self) -> None:
         """End all of them, and remove their data."""
+        if "glue_proxy" in self.__dict__:
+            self.glue_proxy.__exit__()
         for process, number in reversed(self._running.values()):
             process.send_signal(number)
         for process, _ in self._running.values():
