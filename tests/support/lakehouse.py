@@ -60,14 +60,20 @@ class Stream:
         name: str,
         root: str,
         by: tuple[str, ...] = (),
-        catalog: str = SQL,
+        catalog: str | Platform = SQL,
     ) -> None:
+        """``catalog``: its kind, or role consumer's platform file, of another one."""
         # A session keeps the catalog that it has opened.
         self._first, self.spark = spark, spark if catalog == SQL else spark.newSession()
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
-        consumer = services.on_rest("consumer") if catalog == REST else services.stack.platform("consumer")
+        if isinstance(catalog, Platform):
+            consumer = catalog
+        else:
+            consumer = (
+                services.on_rest("consumer") if catalog == REST else services.stack.platform("consumer")
+            )
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():

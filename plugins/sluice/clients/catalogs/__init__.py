@@ -1,5 +1,7 @@
 """Iceberg catalogs through PyIceberg: a database, a REST server.
 
 Start with ``pointers``: where a table's current metadata is, by each kind. ``rest`` bounds PyIceberg's
-client, ``commits`` makes a commit of Iceberg's JSON, ``errors`` makes every failure one of Sluice's.
+client, ``table_keys`` are the keys of S3 that a catalog gives for a table, which ``vended`` hands to all
+clients of a process, ``commits`` makes a commit of Iceberg's JSON, ``errors`` makes every failure one of
+Sluice's.
 """

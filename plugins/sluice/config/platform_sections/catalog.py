@@ -16,12 +16,24 @@ SQL, REST = "sql", "rest"
 # For a statement in the database, which reads or swaps one pointer; and for an answer of any catalog.
 STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 POSTGRESQL_PORT = 5432
+# What `access_delegation` may be, and the property by which Iceberg's clients send it.
+VENDED = "vended-credentials"
+DELEGATION = "header.X-Iceberg-Access-Delegation"
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE = "sluice.check-namespace"
 # The keys that have a meaning, beside type and uri.
 KEYS = {
     SQL: ("username", "password", "sslmode", "sslrootcert"),
-    REST: ("warehouse", "prefix", "token", "credential", "oauth2_server_uri", "scope", "plain_text"),
+    REST: (
+        "warehouse",
+        "prefix",
+        "token",
+        "credential",
+        "oauth2_server_uri",
+        "scope",
+        "plain_text",
+        "access_delegation",
+    ),
 }
 
 
@@ -60,6 +72,11 @@ class Catalog:
         bool,
         "`rest`: true: a login is sent to another machine over `http://`, in a network that you trust",
     ] = False
+    access_delegation: Annotated[
+        str,
+        "`rest`: `vended-credentials`: the files of each table are read and written with the keys that the "
+        "catalog gives for it ([its own](#credentials-of-the-catalog)); empty: with those of `[s3]`",
+    ] = ""
 
     check_namespace: Annotated[
         str,
@@ -126,6 +143,7 @@ class Catalog:
             "credential": self.credential,
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
+            DELEGATION: self.access_delegation,
             CHECK_NAMESPACE: self.check_namespace,
         }
         return {name: value for name, value in properties.items() if value}
@@ -190,6 +208,11 @@ def _check_rest(catalog: Catalog, where: str) -> None:
         raise ConfigError(f"{where}: uri has a query or a fragment. Fix: leave out what begins with ? or #")
     if catalog.token and catalog.credential:
         raise ConfigError(f"{where}: token and credential: there are two logins. Fix: keep one of them")
+    if catalog.access_delegation not in ("", VENDED):
+        raise ConfigError(
+            f"{where}: access_delegation is {shown(catalog.access_delegation)}. Fix: write {VENDED!r}, or "
+            "leave it out"
+        )
     for key in ("oauth2_server_uri", "scope"):
         if getattr(catalog, key) and not catalog.credential:
             raise ConfigError(f"{where}: {key} is there, and credential is missing. Fix: add it")

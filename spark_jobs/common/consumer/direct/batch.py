@@ -97,7 +97,7 @@ class DirectBatches:
     def quarantine_files(self, results: Iterable[Result]) -> list[DataFile]:
         """The files of what a batch rejected. Raises botocore's errors."""
         parts = (result.rejected for result in results)
-        return gathered(parts, self._job.quarantine, task.client(self._job.s3), task.file_name())
+        return gathered(parts, self._job.quarantine, task.client(self._job), task.file_name())
 
     def _parts(self, ranges: OffsetRanges, before: Mapping[int, int], most: int) -> list[Part]:
         # Behind the plan: what is before its ends has no higher epoch.
