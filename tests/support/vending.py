@@ -63,6 +63,8 @@ class Vending:
     prefix: str = ""
     is_readonly: bool = False
     is_silent: bool = False
+    # Further properties of each table.
+    config: Mapping[str, str] = field(default_factory=dict)
     # Folder and right -> the keys for it.
     given: dict[tuple[str, bool], Given] = field(default_factory=dict)
     # For which folders, each time that new ones were made.
@@ -187,7 +189,7 @@ class VendingCatalog(ServerThread):
         """A table as the catalog has it, with keys."""
         location = answer["metadata"]["location"]
         keys = self.keys(location, writes=writes and not self.vending.is_readonly).properties
-        config = dict(answer.get("config", {}))
+        config = {**answer.get("config", {}), **self.vending.config}
         if self.vending.refreshes:
             config["client.refresh-credentials-endpoint"] = f"{path.lstrip('/')}{_CREDENTIALS}"
         if self.vending.in_config:

@@ -12,6 +12,12 @@ from sluice.core.tables.file_removal import missing_message
 _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 # Text of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
+# Text of the AWS SDK's exception.
+_DENIED = re.compile(r"S3Exception: ([^\n(]*\(Service: S3, Status Code: 403[^)\n]*\))")
+DENIED_FIX = (
+    "Fix: check [s3] in the role's platform file and the user's policy; with access_delegation, the role's "
+    "right to the table's files in the catalog (docs/your-own-systems.md, Credentials of the catalog)"
+)
 # Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 
@@ -53,15 +59,22 @@ class LakeFileMissing(Unrecoverable):
     code = ErrorCode.LAKE_FILE_MISSING
 
 
+class S3Denied(RuntimeError):
+    """S3 refuses what Spark or Iceberg asks for."""
+
+    code = ErrorCode.S3_PERMISSION
+
+
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; else the error itself."""
+    its text; S3Denied if S3 refuses it, by its text; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
-    found = _MISSING_FILE.search(str(error))
-    if found is None:
-        return error
-    return LakeFileMissing(missing_message(found[1]))
+    if found := _MISSING_FILE.search(str(error)):
+        return LakeFileMissing(missing_message(found[1]))
+    if refused := _DENIED.search(str(error)):
+        return S3Denied(f"S3 denies access: {refused[1]}. {DENIED_FIX}")
+    return error
 
 
 def failure_line(error: Exception) -> str:

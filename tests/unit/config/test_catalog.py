@@ -59,6 +59,7 @@ def test_keys_of_the_catalog_are_asked_for_by_both_clients_which_have_no_others(
     assert properties["header.X-Iceberg-Access-Delegation"] == "vended-credentials"
     assert "hidden" not in str(properties)
     assert "s3.access-key-id" not in properties
+    assert properties["s3.anonymous"] == "true"
     usual = lake(**REST)
     assert not usual.vends
     assert usual.pyiceberg(S3_KEYS)["s3.access-key-id"] == "key"

@@ -10,6 +10,8 @@ from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
+# In ms since 1970.
+KEYS_END = "s3.session-token-expires-at-ms"
 # How long keys that do not say it are taken to be good.
 USUAL_SECONDS = 900.0
 # Keys are renewed once this part of their time is over, and the catalog is asked not more often than this: it
@@ -63,13 +65,13 @@ def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) ->
             ErrorCode.CATALOG_KEYS,
         )
     path_style = said("s3.path-style-access")
-    ends = said("s3.session-token-expires-at-ms")
+    ends = said(KEYS_END)
     return TableKeys(
         replace(
             s3,
             access_key=access_key,
             secret_key=secret_key,
-            endpoint=said("s3.endpoint"),
+            endpoint=said("s3.endpoint") or s3.endpoint,
             region=said("client.region", "s3.region") or s3.region,
             path_style=path_style == "true" if path_style else s3.path_style,
         ),

@@ -52,7 +52,9 @@ class Vended:
     def follow(self, table: str, location: str) -> None:
         """From now on objects below ``location`` (``s3://…``) are those of ``table``."""
         bucket, prefix = split_prefix(location)
-        self._folders = {**self._folders, table: (bucket, f"{prefix}/")}
+        with self._lock:
+            # Another one: it is read without the lock.
+            self._folders = {**self._folders, table: (bucket, f"{prefix}/")}
 
     def offer(self, table: str, keys: TableKeys) -> None:
         """Take these keys, unless there are some that are good for longer, or need not be renewed yet: new
@@ -87,6 +89,12 @@ class Vended:
 
     def _waits(self, table: str, known: TableKeys, now: float) -> bool:
         return not known.has_ended(now) and now < self._retry_at.get(table, 0)
+
+    def renew_due(self) -> None:
+        """Renew what is due of all tables, so that workers find good keys in their tasks. Raises as
+        :meth:`keys`."""
+        for table in self._folders:
+            self.keys(table)
 
     def renewed(self, table: str) -> TableKeys:
         """Keys that the catalog is asked for now; those that there are if it does not answer, as long as they

@@ -37,6 +37,9 @@ class Lake:
     def pyiceberg(self, s3: S3) -> dict[str, str]:
         """Properties of PyIceberg's catalog and of its files."""
         properties = {**self._place, **self.catalog.pyiceberg(), "s3.region": s3.region}
-        if not self.vends:
+        if self.vends:
+            # What has no table's keys does not take those that the machine itself may have.
+            properties["s3.anonymous"] = "true"
+        else:
             properties |= {"s3.access-key-id": s3.access_key, "s3.secret-access-key": s3.secret_key}
         return properties | ({"s3.endpoint": s3.endpoint} if s3.endpoint else {})

@@ -38,8 +38,8 @@ def test_the_answer_says_how_its_bucket_is_reached() -> None:
     assert "token-of-table" not in repr(found)
     few = {key: ANSWER[key] for key in ("s3.access-key-id", "s3.secret-access-key")}
     found = table_keys("raw.a", few | {"s3.region": "us-west-2"}, ROLE, 1000)
-    # Of AWS, which a catalog need not name.
-    assert (found.s3.endpoint, found.s3.region, found.s3.path_style) == ("", "us-west-2", True)
+    assert (found.s3.endpoint, found.s3.region) == ("http://minio:9000", "us-west-2")
+    assert found.s3.path_style
     assert (found.session_token, found.ends) == ("", None)
 
 
@@ -176,3 +176,15 @@ def test_a_task_has_the_newest_keys_and_shares_them_in_its_process(catalog: Cata
         assert "hidden" not in text
         assert "of-table" not in text
     assert client_with(ROLE, None).meta.endpoint_url == "http://minio:9000"
+
+
+def test_a_batch_takes_good_keys_to_its_workers(catalog: Catalog) -> None:
+    keys = Vended(ROLE, ())
+    for name in ("raw.a", "raw.b"):
+        keys.follow(name, f"s3://lake/{name}")
+    keys.renew_due()
+    keys.renew_due()
+    assert catalog.asked == ["raw.a", "raw.b"]
+    catalog.now += 41
+    keys.renew_due()
+    assert catalog.asked == ["raw.a", "raw.b"] * 2

@@ -19,7 +19,7 @@ from tests.support.raising import raising
 
 
 class Client:
-    """Of one login; ``refuses``: with this code; ``sent``: its requests."""
+    """One login's; ``refuses``: with this code; ``sent``: its requests."""
 
     def __init__(self, name: str, refuses: str = "") -> None:
         self.name, self.refuses = name, refuses
@@ -53,7 +53,7 @@ class Client:
 
 
 class Keys:
-    """Of table ``raw.a``, below ``a/`` of bucket ``lake``: the first, then those to renew them with."""
+    """Table ``raw.a``'s, below ``a/`` of bucket ``lake``: the first, then those to renew them with."""
 
     def __init__(self, *names: str) -> None:
         self._left = [TableKeys(S3(name, "s"), "t", 0) for name in names]
