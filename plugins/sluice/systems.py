@@ -95,8 +95,11 @@ class Systems:
 
     @cached_property
     def s3(self) -> S3Client:
-        """For all threads. To make one takes 5 ms."""
-        return connect(self.platform.s3, self.s3_limits)
+        """For all threads. To make one takes 5 ms. What concerns a table that :attr:`lake` has read is sent
+        with the table's own keys, if the catalog gives them."""
+        from sluice.clients.catalogs.vended import client_of
+
+        return client_of(self.platform, self.s3_limits)
 
     @cached_property
     def source(self) -> Bucket:

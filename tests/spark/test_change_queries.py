@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.sections.query import Query, TimeWindow
 from sluice.config.sections.sink import Sink
@@ -30,7 +31,7 @@ ROWS = Query([Sink("console")], ["zipcode"], mode="append", trigger_seconds=0)
 def remove(queried: Queried, *offsets: int) -> None:
     """A change by which the rows at these offsets of partition 0 go; without any, of the quarantine alone."""
     gone = OffsetRanges.of({0: [(offset, offset + 1) for offset in offsets]})
-    reader = OffsetReader(queried.platform.s3)
+    reader = OffsetReader(connect(queried.platform.s3))
     with StagedChange(queried.spark, queried.spec.table, reader) as staged:
         touched = staged.touched(gone)
         assert touched.rows == len(offsets)

@@ -122,7 +122,8 @@ def test_messages_get_columns_that_came_after_them_as_their_serializer_reads_the
     running = messages.run(messages.writer())
     kept = [row for row in messages.rows().values() if row["_unknown_fields"] is not None]
     assert len(kept) == protobuf.EACH * PARTITIONS
-    with StagedChange(messages.spark, messages.spec.table, OffsetReader(messages.platform.s3)) as staged:
+    reader = OffsetReader(connect(messages.platform.s3))
+    with StagedChange(messages.spark, messages.spec.table, reader) as staged:
         every = OffsetRanges.of({p: [(0, 3 * protobuf.EACH)] for p in range(PARTITIONS)})
         files = staged.candidates(every)
         with_texts = staged.candidates(every, not_null="_unknown_fields")

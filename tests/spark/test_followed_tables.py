@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.offsets.ranges import OffsetRanges
 from spark_jobs.common.lake import tables
@@ -71,7 +72,7 @@ def test_what_was_written_before_a_catalog_was_restored_is_not_read_into_other_c
     lease = WriterLease(spark, "raw.ids", "the stream")
     lease.written_schema()
     lease._check_schema()
-    with StagedChange(spark, "raw.ids", OffsetReader(platform.s3)) as staged:
+    with StagedChange(spark, "raw.ids", OffsetReader(connect(platform.s3))) as staged:
         touched = staged.touched(gone)
         added = staged.written(
             spark.sql(

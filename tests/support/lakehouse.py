@@ -62,15 +62,17 @@ class Stream:
         name: str,
         root: str,
         by: tuple[str, ...] = (),
-        catalog: str = SQL,
+        catalog: str | Platform = SQL,
     ) -> None:
+        """``catalog``: its kind, or role consumer's platform file, of another one."""
         # A session keeps the catalog that it has opened.
         self._first, self.spark = spark, spark if catalog == SQL else spark.newSession()
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
-        self.catalog = catalog
-        consumer = services.on(catalog, "consumer")
+        # One that gives the keys of files comes as a role's platform file.
+        self.catalog = REST if isinstance(catalog, Platform) else catalog
+        consumer = catalog if isinstance(catalog, Platform) else services.on(catalog, "consumer")
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():

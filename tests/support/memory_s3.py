@@ -11,7 +11,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import IO, TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
 
@@ -63,9 +63,9 @@ class MemoryS3:
             raise error("PreconditionFailed", "PutObject")
         self.objects[place] = given["Body"]
 
-    def upload_fileobj(self, body: IO[bytes], bucket: str, key: str, **_: Any) -> None:
+    def upload_fileobj(self, **given: Any) -> None:
         self.requests["PUT"] += 1
-        self.objects[bucket, key] = body.read()
+        self.objects[given["Bucket"], given["Key"]] = given["Fileobj"].read()
 
     def get_object(self, **given: Any) -> dict[str, Any]:
         self.requests["GET"] += 1

@@ -7,10 +7,10 @@ from contextlib import closing, contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from sluice.clients.catalogs.vended import client_of
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.objects import Bucket
-from sluice.clients.s3.requests import connect
 from sluice.config.platform import Platform
 from sluice.ledger.batches import BatchLog
 
@@ -19,7 +19,7 @@ from sluice.ledger.batches import BatchLog
 def task_systems(platform: Platform) -> Iterator[Any]:
     """In place of ``sluice.systems.Systems``, with the rights that ``platform`` has."""
     with closing(Lake.open(platform)) as lake:
-        s3 = connect(platform.s3)
+        s3 = client_of(platform)
         yield SimpleNamespace(
             platform=platform,
             lake=lake,

@@ -46,6 +46,7 @@ class ErrorCode(StrEnum):
     TABLE_REPLACED = "SLU-225", "Table replaced by another one"
     CATALOG_PERMISSION = "SLU-226", "Catalog refuses the login"
     CATALOG_BROKEN = "SLU-227", "Catalog breaks a promise"
+    CATALOG_KEYS = "SLU-229", "Catalog's keys of a table missing or refused"
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import SparkSession
 
-from sluice.clients.s3.requests import connect
+from sluice.clients.catalogs.vended import client_of, follow
 from sluice.config import protobuf_messages
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
@@ -23,7 +23,8 @@ def followed_by(spark: SparkSession, platform: Platform, spec: StreamSpec) -> st
     digest = documents.followed_digest(table.properties()) if table is not None else ""
     if not digest:
         return ""
-    return documents.read(connect(platform.s3), str(table.location()), digest, ending_of(spec))
+    follow(platform, spec.table, str(table.location()))
+    return documents.read(client_of(platform), str(table.location()), digest, ending_of(spec))
 
 
 def ending_of(spec: StreamSpec) -> str:

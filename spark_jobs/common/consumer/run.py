@@ -13,9 +13,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructType
 
+from sluice.clients.catalogs.vended import client_of
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.registry.schemas import RegistrySchemas
-from sluice.clients.s3.requests import connect
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.platform_sections.lake import CATALOG
@@ -117,7 +117,7 @@ def without_document(
 ) -> tables.WiderTable:
     """The ``error`` with what a person does: the property that says what the table follows is lost, or was
     edited, since columns and property change in one commit."""
-    table, client, ending = tables.load(spark, spec.table), connect(platform.s3), ending_of(spec)
+    table, client, ending = tables.load(spark, spec.table), client_of(platform), ending_of(spec)
 
     def is_of(digest: str) -> bool:
         try:

@@ -15,8 +15,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from sluice.clients.catalogs.vended import client_of, follow
 from sluice.clients.kafka.consumers import topic_offsets
-from sluice.clients.s3.requests import connect
 from sluice.config.platform import Platform
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
@@ -92,9 +92,11 @@ class StreamWriter(WriterLease):
         self.platform = platform
         self.checkpoints = Checkpoints(spark, platform.checkpoints.root, spec.name)
         self.group = Group(platform.kafka, spec.name, spec.topic.name)
-        self.offset_reader = OffsetReader(platform.s3)
         self.quarantine = BatchQuarantine(spark, spec)
-        self.client = connect(platform.s3)
+        for table in (self.table, self.quarantine.table):
+            follow(platform, table.name, table.location())
+        self.client = client_of(platform)
+        self.offset_reader = OffsetReader(self.client)
         self.store = LoadedRowsStore(self.client, self.table.location())
         self.batches = BatchLogWriter(self.client, self.table.location())
         self.state = StreamState()

@@ -6,6 +6,8 @@ See Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``.
 from __future__ import annotations
 
 import json
+import math
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -16,16 +18,19 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from sluice.clients.catalogs.table_keys import KEYS_END, USUAL_SECONDS
+from sluice.config.platform_sections.catalog import DELEGATION
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.columns import Came
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
+from spark_jobs.common.lake import promises
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
-from spark_jobs.common.lake.expected_refs import CommitRefused, commit
+from spark_jobs.common.lake.expected_refs import PREFIX, CommitRefused, commit
 from spark_jobs.common.lake.followed import schema_change
 from spark_jobs.common.lake.followed.documents import SCHEMA, followed_digest
 from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
@@ -33,6 +38,8 @@ from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
 HOUR_MS = 3_600_000
+# Iceberg's property of a table's files: where its keys are renewed.
+RENEWAL = "client.refresh-credentials-endpoint"
 
 
 class SnapshotDiffers(RuntimeError):
@@ -73,10 +80,30 @@ class IcebergTable:
         self._value_of = iceberg.types.Conversions.fromByteBuffer
         self._metadata_from = iceberg.TableMetadata.buildFrom
         self._is_ancestor = iceberg.util.SnapshotUtil.isAncestorOf
-        self._table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
+        self._vends = bool(spark.conf.get(f"{PREFIX}{DELEGATION}", ""))
+        # In seconds since 1970: from then on the table is loaded again, with other keys.
+        self._due = math.inf
+        self._load()
+        promises.check_table(spark, name, self._table)
+
+    def _load(self) -> None:
+        self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
+            self._spark._jsparkSession, f"{CATALOG}.{self.name}"
+        )
+        if self._vends and (ends := keys_end(self._table.io())) is not None:
+            now = time.time()
+            self._due = now + (ends - now) / 2
+
+    def _renew(self) -> bool:
+        """Load the table again if its keys end soon, and Iceberg does not renew them; return whether."""
+        is_due = time.time() >= self._due
+        if is_due:
+            self._load()
+        return is_due
 
     def refresh(self) -> None:
-        self._table.refresh()
+        if not self._renew():
+            self._table.refresh()
 
     def head(self, ref: str) -> int | None:
         """The snapshot that ``ref`` points at, None without such a ref."""
@@ -150,6 +177,7 @@ class IcebergTable:
         """
         if snapshot.summary.get("operation") != "append":
             return None
+        self._renew()
         found, io = self._table.snapshot(snapshot.id), self._table.io()
         manifests = list(found.dataManifests(io))
         if len(found.deleteManifests(io)) or any(manifest.hasDeletedFiles() for manifest in manifests):
@@ -286,6 +314,7 @@ class IcebergTable:
         Iceberg does not commit it: if the answer to its own commit is lost, it refreshes and sets ``main`` to
         what it finds committed, whatever ``main`` has become. Raises SnapshotDiffers.
         """
+        self._renew()
         found, io = None if files_of is None else self._table.snapshot(files_of), self._table.io()
         removed = list(found.removedDataFiles(io)) if found else []
         if removed:
@@ -353,7 +382,19 @@ class IcebergTable:
         return [read(file, columns, self._value_of) for file in files]
 
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
+        self._renew()
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
+
+
+def keys_end(io: Any) -> float | None:
+    """When the keys end by which Iceberg's ``io`` reads a table, in seconds since 1970, as far as known; None
+    if it renews them itself."""
+    given = io.properties()
+    if given.containsKey(RENEWAL):
+        return None
+    said = [given, *(one.config() for one in io.credentials())]
+    ends = [float(end) / 1000 for one in said if (end := one.get(KEYS_END)) is not None]
+    return min(ends, default=time.time() + USUAL_SECONDS)
 
 
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:

@@ -1,23 +1,44 @@
-"""Whether the catalog keeps what a writer relies on: looked at before a table is made or written to."""
+"""Whether the catalog keeps what a writer relies on: looked at before a table is made or written to.
+
+By the protocol of REST catalogs a server's configuration counts for more than a client's. Most of it is the
+server's matter, as the address and the keys of a table's bucket; commits rely on HELD.
+"""
 
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Any
 
 from pyspark.sql import SparkSession
 
 from sluice.catalog_check import kept
 from sluice.clients.catalogs.pointers import opened
-from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE
+from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, REST
+from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.lake.expected_refs import PREFIX, catalog_of, properties_of
+
+# Property -> why it is as the session has it.
+HELD = {
+    "s3.delete-enabled": "after a commit whose answer is lost Iceberg deletes files that main uses by then",
+    "io-impl": "files are read and written as S3FileIO does it",
+}
+
+
+class CatalogOverrides(ConfigError):
+    """The catalog overrides what commits rely on."""
+
+    code = ErrorCode.CATALOG_BROKEN
 
 
 def check(spark: SparkSession) -> None:
-    """Raise CatalogBroken, and the errors of :func:`sluice.clients.catalogs.errors.asking`. Asks once in a
-    process; the first of a catalog's processes tries it, which takes a few seconds.
+    """Raise CatalogBroken, CatalogOverrides, and the errors of :func:`sluice.clients.catalogs.errors.asking`.
+    Asks once in a process; the first of a catalog's processes tries it, which takes a few seconds.
 
     A database is asked nothing: Iceberg compares there the file that was read with the current one.
     """
+    check_catalog(spark)
     # Only a declaration of a kind that is tried says where.
     if spark.conf.get(f"{PREFIX}{CHECK_NAMESPACE}", ""):
         _check(properties_of(spark))
@@ -28,3 +49,26 @@ def _check(properties: tuple[tuple[str, str], ...]) -> None:
     given = dict(properties)
     other = opened(given).catalog
     kept.check(catalog_of(properties), other, given[CHECK_NAMESPACE], given[ADDRESS])
+
+
+def check_catalog(spark: SparkSession) -> None:
+    """Raises CatalogOverrides for what a REST catalog overrides for all of its tables. No request."""
+    if spark.conf.get(f"{PREFIX}type", "") == REST:
+        manager = spark._jsparkSession.sessionState().catalogManager()
+        _compare(spark, manager.catalog(CATALOG).icebergCatalog().properties(), "the catalog")
+
+
+def check_table(spark: SparkSession, name: str, table: Any) -> None:
+    """Raises CatalogOverrides for what a REST catalog overrides for Iceberg's ``table``. No request."""
+    if spark.conf.get(f"{PREFIX}type", "") == REST:
+        _compare(spark, table.io().properties(), f"table {name}: the catalog")
+
+
+def _compare(spark: SparkSession, found: Any, where: str) -> None:
+    for key, reason in HELD.items():
+        held, said = spark.conf.get(f"{PREFIX}{key}", ""), found.get(key)
+        if held and said is not None and str(said) != held:
+            raise CatalogOverrides(
+                f"{where} overrides {key} with {str(said)!r}, and it must be {held!r}: {reason}. Fix: remove "
+                "it from the catalog's configuration, or use another catalog"
+            )

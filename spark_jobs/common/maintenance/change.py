@@ -24,6 +24,7 @@ from functools import partial
 
 from pyspark.sql import SparkSession
 
+from sluice.clients.catalogs.vended import client_of, follow
 from sluice.clients.s3.requests import connect, read_json
 from sluice.config import platform as platforms
 from sluice.config import streams
@@ -94,9 +95,11 @@ class Change:
         empty for the declared one."""
         self.spark, self.platform, self.spec, self.plan = spark, platform, spec, plan
         self._decoding = decoding
-        self.reader = OffsetReader(platform.s3)
+        self.reader = OffsetReader(client_of(platform))
         self.stream = ChangedStream(spark, platform, spec, plan, self.reader)
         self.quarantine = ChangeQuarantine(spark, spec, self.reader)
+        for table in (self.stream.table, self.quarantine.table):
+            follow(platform, table.name, table.location())
 
     def run(self) -> None:
         """Make the change, unless it is made. Raises ChangeRefused, RowsDiffer, CommitConflict, LookupError

@@ -9,7 +9,8 @@ from uuid import uuid4
 
 from pyspark.sql import SparkSession
 
-from sluice.clients.s3.requests import connect, read_change, split
+from sluice.clients.catalogs.vended import client_of
+from sluice.clients.s3.requests import read_change, split
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.changes.plan import ChangePlan
@@ -62,7 +63,7 @@ class ChangedStream:
     ) -> None:
         self.spec, self.plan, self._reader = spec, plan, reader
         self.table = IcebergTable(spark, spec.table)
-        self._client = connect(platform.s3)
+        self._client = client_of(platform)
         self._topic = Topic(platform.kafka, spec.topic.name)
 
     def now(self) -> StreamState:

@@ -56,6 +56,7 @@ def _run(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
+    check_keys(platform)
     arrival_times.check(spec, Topic(platform.kafka, spec.topic.name))
     heartbeat = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
     heartbeat.start()
@@ -66,6 +67,16 @@ def _run(name: str, stop: threading.Event) -> None:
             QueriesRun(spark, platform, spec, heartbeat).until(stop)
     finally:
         heartbeat.stop()
+
+
+def check_keys(platform: Platform) -> None:
+    """Raises ConfigError if the tables' own keys would have to write the checkpoints."""
+    if platform.lake.vends and platform.checkpoints.in_bucket:
+        raise ConfigError(
+            f"{platform.role}.toml: access_delegation is {platform.lake.catalog.access_delegation!r}, and "
+            f"[checkpoints] is {platform.checkpoints.root}: Iceberg writes a query's first position there "
+            "with the table's keys. Fix: put [checkpoints] on a volume, or leave out access_delegation"
+        )
 
 
 def check_no_debug_sinks(spec: StreamSpec) -> None:

@@ -22,6 +22,12 @@ _SQL_NOT_VERIFIED = re.compile(
     rf"{_SQL_ERROR}(.*(?:certification path|hostname verification failed|could not be verified by|"
     r"ssl not enabled|does not support SSL).*)"
 )
+# Text of the AWS SDK's exception.
+_DENIED = re.compile(r"S3Exception: ([^\n(]*\(Service: S3, Status Code: 403[^)\n]*\))")
+DENIED_FIX = (
+    "Fix: check [s3] in the role's platform file and the user's policy; with access_delegation, the role's "
+    "right to the table's files in the catalog (docs/your-own-systems.md, Credentials of the catalog)"
+)
 # Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 
@@ -63,15 +69,22 @@ class LakeFileMissing(Unrecoverable):
     code = ErrorCode.LAKE_FILE_MISSING
 
 
+class S3Denied(RuntimeError):
+    """S3 refuses what Spark or Iceberg asks for."""
+
+    code = ErrorCode.S3_PERMISSION
+
+
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; Refused or Unreachable if the catalog's database refuses the login or is not verified; else the
-    error itself."""
+    its text; S3Denied if S3 refuses it, by its text; Refused or Unreachable if the catalog's database refuses
+    the login or is not verified; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
-    found = _MISSING_FILE.search(str(error))
-    if found is not None:
+    if found := _MISSING_FILE.search(str(error)):
         return LakeFileMissing(missing_message(found[1]))
+    if refused := _DENIED.search(str(error)):
+        return S3Denied(f"S3 denies access: {refused[1]}. {DENIED_FIX}")
     return _of_database(str(error)) or error
 
 

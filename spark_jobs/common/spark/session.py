@@ -25,6 +25,7 @@ KAFKA_RECORD = (
     "timestampType int, headers array<struct<key: string, value: binary>>"
 )
 
+ANONYMOUS = "software.amazon.awssdk.auth.credentials.AnonymousCredentialsProvider"
 # Arrow's own keeps 30 MB of each Python process.
 ARROW_MEMORY = {"spark.executorEnv.ARROW_DEFAULT_MEMORY_POOL": "system"}
 # What Spark keeps for its web page, which is off: by default the last 1,000 queries with their plans and
@@ -130,14 +131,17 @@ def catalog_options(platform: Platform) -> dict[str, str]:
         ".io.manifest.cache.max-total-bytes": str(16 * 1024 * 1024),
         # PyIceberg's, as the others of S3; Java's client has one region for all that it asks.
         ".s3.region": s3.region,
-        ".s3.access-key-id": s3.access_key,
-        ".s3.secret-access-key": s3.secret_key,
         ".s3.path-style-access": str(s3.path_style).lower(),
     }
     if s3.endpoint:
         options[".s3.endpoint"] = s3.endpoint
     elif options[".client.region"] != s3.region:
         options[".s3.cross-region-access-enabled"] = "true"
+    if platform.lake.vends:
+        # A table without keys is not read with those that the machine itself may have.
+        options[".client.credentials-provider"] = ANONYMOUS
+    else:
+        options |= {".s3.access-key-id": s3.access_key, ".s3.secret-access-key": s3.secret_key}
     return {f"spark.sql.catalog.{CATALOG}{key}": value for key, value in options.items()}
 
 

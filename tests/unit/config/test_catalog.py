@@ -98,12 +98,34 @@ def test_mysql_on_another_machine_needs_a_ca_or_a_declaration() -> None:
         lake(**mysql, sslmode="prefer")
 
 
+def test_keys_of_the_catalog_are_asked_for_by_both_clients_which_have_no_others() -> None:
+    made = lake(**REST, access_delegation="vended-credentials")
+    assert made.vends
+    assert made.spark()["header.X-Iceberg-Access-Delegation"] == "vended-credentials"
+    properties = made.pyiceberg(S3_KEYS)
+    assert properties["header.X-Iceberg-Access-Delegation"] == "vended-credentials"
+    assert "hidden" not in str(properties)
+    assert "s3.access-key-id" not in properties
+    assert properties["s3.anonymous"] == "true"
+    usual = lake(**REST)
+    assert not usual.vends
+    assert usual.pyiceberg(S3_KEYS)["s3.access-key-id"] == "key"
+
+
 SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "password": "p"}
 
 
 @pytest.mark.parametrize(
     ("declared", "message"),
     [
+        (
+            REST | {"access_delegation": "remote-signing"},
+            "access_delegation is 'remote-signing'. Fix: write 'vended-credentials'",
+        ),
+        (
+            {**SQL, "access_delegation": "vended-credentials"},
+            "access_delegation has no meaning for type 'sql'",
+        ),
         ({"type": "hive", "uri": "h"}, "type is 'hive'. Fix: use one of sql, rest, glue"),
         ({**SQL, "token": "t"}, "token has no meaning for type 'sql'. Fix: remove it"),
         ({**REST, "sslmode": "disable"}, "sslmode has no meaning for type 'rest'"),

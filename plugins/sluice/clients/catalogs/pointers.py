@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyiceberg.catalog import Catalog
@@ -17,10 +17,12 @@ from sluice.config.platform_sections.lake import CATALOG
 
 @dataclass(frozen=True)
 class Pointer:
-    """A table's current metadata: its file, and what it says if the catalog said that too."""
+    """A table's current metadata: its file, and what it says if the catalog said that too; ``properties``:
+    of the table's files, with keys if it gives some."""
 
     location: str
     metadata: TableMetadata | None = None
+    properties: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 class Pointers(Protocol):
@@ -88,7 +90,7 @@ class _RestPointers:
             table = self.catalog.load_table(name)
         except NoSuchTableError:
             return None
-        return Pointer(table.metadata_location, table.metadata)
+        return Pointer(table.metadata_location, table.metadata, table.io.properties)
 
     def close(self) -> None:
         """Its session is PyIceberg's own, and ends with it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from pyiceberg.catalog.rest import RestCatalog
 from requests import Session
@@ -11,6 +12,8 @@ from requests.adapters import HTTPAdapter
 
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 
 CONNECT_SECONDS = 5
 
@@ -27,6 +30,12 @@ class BoundedCatalog(RestCatalog):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         super().__init__(CATALOG, **properties)
+        if urlsplit(properties["uri"]).scheme == "https" and urlsplit(self.uri).scheme != "https":
+            raise Refused(
+                f"the catalog overrides its address with {self.uri}, to which the login would be sent in "
+                "plain text. Fix: remove uri from the catalog's configuration",
+                ErrorCode.CATALOG_PERMISSION,
+            )
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> Any:
         # The first that uses a session, for its token.

@@ -12,6 +12,7 @@ from pyiceberg.table import Table
 from sluice.clients.catalogs.errors import asking as asking_catalog
 from sluice.clients.catalogs.errors import missing
 from sluice.clients.catalogs.pointers import Pointer, opened
+from sluice.clients.catalogs.vended import Vended, client_of, vended
 from sluice.clients.lake.changes import published_changes
 from sluice.clients.lake.commits import (
     MAIN,
@@ -22,7 +23,6 @@ from sluice.clients.lake.commits import (
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.file_io import BotoFileIO
 from sluice.clients.lake.position import at_and_summary, has_records, newest_commits, position_of
-from sluice.clients.s3.requests import connect
 from sluice.config.platform import Platform
 from sluice.core.changes.published import Changes
 from sluice.core.errors import Missing
@@ -39,7 +39,11 @@ if TYPE_CHECKING:
 class Lake:
     """One role's catalog. Opening it connects to it; reading a table reads S3."""
 
-    def __init__(self, properties: dict[str, str], file_io: FileIO | None = None) -> None:
+    def __init__(
+        self, properties: dict[str, str], file_io: FileIO | None = None, keys: Vended | None = None
+    ) -> None:
+        """``keys``: of tables, if the catalog gives them, which the client of ``file_io`` has too."""
+        self._keys = keys
         self._pointers = opened(properties)
         self.catalog = self._pointers.catalog
         self._io = file_io or PyArrowFileIO(properties)
@@ -51,9 +55,9 @@ class Lake:
     @classmethod
     def open(cls, platform: Platform, client: S3Client | None = None) -> Lake:
         """With timeouts, and connections that are tested before use: a trigger runs for hours. ``client``:
-        reads S3, with its own patience."""
+        reads S3, with its own patience; of ``catalogs.vended.client_of``."""
         properties = platform.lake.pyiceberg(platform.s3)
-        return cls(properties, BotoFileIO(properties, client or connect(platform.s3)))
+        return cls(properties, BotoFileIO(properties, client or client_of(platform)), vended(platform))
 
     def close(self) -> None:
         self._pointers.close()
@@ -61,9 +65,14 @@ class Lake:
     def _pointer(self, name: str) -> Pointer | None:
         try:
             with asking_catalog(f"table {name}"):
-                return self._pointers.find(name)
+                pointer = self._pointers.find(name)
         except Missing:
             return None
+        if self._keys is not None and pointer is not None and pointer.metadata is not None:
+            # Before anything of the table is read.
+            self._keys.given(name, pointer.properties)
+            self._keys.follow(name, pointer.metadata.location)
+        return pointer
 
     def location(self, name: str) -> str | None:
         """The table's current metadata file, from the catalog only; None if the table does not exist."""

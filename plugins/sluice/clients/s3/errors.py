@@ -13,6 +13,8 @@ from sluice.core.errors import Missing, Refused, Unreachable
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
 DENIED = frozenset({"401", "403", "AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch"})
+# Codes for keys with a session token: of AWS, and of MinIO.
+ENDED = frozenset({"ExpiredToken", "InvalidToken", "InvalidTokenId", "TokenRefreshRequired"})
 
 
 def error_code(error: S3Error) -> str:
@@ -29,7 +31,7 @@ def asking(what: str) -> Iterator[None]:
         code = error_code(error)
         if code in _MISSING:
             raise Missing(f"{what} does not exist ({code})", ErrorCode.OBJECT_NOT_FOUND) from error
-        if code in DENIED:
+        if code in DENIED | ENDED:
             raise denied(what, code) from error
         raise Unreachable(f"{what}: S3 answered {code}: {error}", ErrorCode.S3_UNREACHABLE) from error
     except BotoCoreError as error:

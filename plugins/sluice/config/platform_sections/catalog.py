@@ -20,12 +20,25 @@ STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
 POSTGRESQL, MYSQL = "postgresql", "mysql"
 # The scheme of the uri of `sql` -> the usual port.
 PORTS = {POSTGRESQL: 5432, MYSQL: mysql.PORT}
+# What `access_delegation` may be, and the property by which Iceberg's clients send it.
+VENDED = "vended-credentials"
+DELEGATION = "header.X-Iceberg-Access-Delegation"
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
 # The keys that have a meaning, beside type and check_namespace.
 KEYS = {
     SQL: ("uri", "username", "password", "sslmode", "sslrootcert"),
-    REST: ("uri", "warehouse", "prefix", "token", "credential", "oauth2_server_uri", "scope", "plain_text"),
+    REST: (
+        "uri",
+        "warehouse",
+        "prefix",
+        "token",
+        "credential",
+        "oauth2_server_uri",
+        "scope",
+        "plain_text",
+        "access_delegation",
+    ),
     GLUE: glue.KEYS,
 }
 
@@ -74,6 +87,11 @@ class Catalog:
     session_token: Annotated[
         str, "`glue`: of a temporary `access_key`; who renews the keys writes the file again"
     ] = field(default="", repr=False)
+    access_delegation: Annotated[
+        str,
+        "`rest`: `vended-credentials`: the files of each table are read and written with the keys that the "
+        "catalog gives for it ([its own](#credentials-of-the-catalog)); empty: with those of `[s3]`",
+    ] = ""
 
     check_namespace: Annotated[
         str,
@@ -163,6 +181,7 @@ class Catalog:
             "credential": self.credential,
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
+            DELEGATION: self.access_delegation,
             **self._tried,
         }
         return {name: value for name, value in properties.items() if value}
@@ -234,6 +253,11 @@ def _check_rest(catalog: Catalog, where: str) -> None:
         raise ConfigError(f"{where}: uri has a query or a fragment. Fix: leave out what begins with ? or #")
     if catalog.token and catalog.credential:
         raise ConfigError(f"{where}: token and credential: there are two logins. Fix: keep one of them")
+    if catalog.access_delegation not in ("", VENDED):
+        raise ConfigError(
+            f"{where}: access_delegation is {shown(catalog.access_delegation)}. Fix: write {VENDED!r}, or "
+            "leave it out"
+        )
     for key in ("oauth2_server_uri", "scope"):
         if getattr(catalog, key) and not catalog.credential:
             raise ConfigError(f"{where}: {key} is there, and credential is missing. Fix: add it")

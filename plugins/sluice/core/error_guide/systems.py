@@ -128,6 +128,12 @@ ERRORS = {
         fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
         "message names",
     ),
+    ErrorCode.CATALOG_KEYS: ErrorGuide(
+        cause="With `access_delegation` the catalog gave no keys for the table's files, or S3 refuses "
+        "what is done with them: the login has no such right in the catalog, or they are for another prefix",
+        fix="give the role's login in the catalog the [right to the table's "
+        "files](your-own-systems.md#credentials-of-the-catalog), or leave out `access_delegation`",
+    ),
     ErrorCode.TABLE_NOT_FOUND: ErrorGuide(
         cause="The consumer or the queries create it at their first start",
         fix="clear `ensure_consumer` or `ensure_queries`, or unpause the stream's DAG",

@@ -49,8 +49,8 @@ class DirectBatches:
         the table's partitions, ``in_driver`` or by one task. ``before``: partition -> the leader epoch of the
         record before its range, as far as known.
 
-        Raises what the range reader raises, DecodersDiffer, DecodingEnds, AccountLost, and botocore's errors;
-        of a Spark task as Spark's error, with its text.
+        Raises what the range reader raises, DecodersDiffer, DecodingEnds, AccountLost, botocore's errors, and
+        of a catalog's keys Refused and Unreachable; of a Spark task as Spark's error, with its text.
         """
         results = self._results(ranges, before, duplicates, is_small=is_small, in_driver=in_driver)
         check_accounts(ranges, results)
@@ -70,6 +70,8 @@ class DirectBatches:
         parts = self._parts(ranges, before, most)
         groups = [tuple(parts)] if is_small else [(part,) for part in parts]
         tasks, job = [Task(group, duplicates) for group in groups], self._job
+        if job.keys is not None:
+            job.keys.renew_due()
         if is_small and in_driver and self._own is None:
             return [task.run(job, one) for one in tasks]
         try:
@@ -97,7 +99,7 @@ class DirectBatches:
     def quarantine_files(self, results: Iterable[Result]) -> list[DataFile]:
         """The files of what a batch rejected. Raises botocore's errors."""
         parts = (result.rejected for result in results)
-        return gathered(parts, self._job.quarantine, task.client(self._job.s3), task.file_name())
+        return gathered(parts, self._job.quarantine, task.client(self._job), task.file_name())
 
     def _parts(self, ranges: OffsetRanges, before: Mapping[int, int], most: int) -> list[Part]:
         # Behind the plan: what is before its ends has no higher epoch.

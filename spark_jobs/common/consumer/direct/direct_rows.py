@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
+from sluice.clients.catalogs.vended import vended
 from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
@@ -96,6 +97,7 @@ class DirectSource:
             Layout(arrow_schema(table.schema()), f"{table.location()}/data/", tuple(self._spec.partitions)),
             Layout(arrow_schema(quarantine.schema()), f"{quarantine.location()}/data/"),
             self._decoder,
+            vended(self._platform),
         )
 
 

@@ -127,7 +127,7 @@ def _writing(job: Job) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     def write(batches: Batches) -> Iterator[pa.RecordBatch]:
         name = tasks.file_name()
         runs = Runs()
-        client = tasks.client(job.s3)
+        client = tasks.client(job)
         with Files(job.table, name) as files, RejectedRows(job.quarantine, client, name) as rejected:
             for batch in batches:
                 rows = batch if "_source_id" in batch.schema.names else assessed(batch)

@@ -71,6 +71,6 @@ def written(job: Job, those: Iterable[Sent]) -> Iterator[Result]:
                 values, rows = one
                 for part in pa.ipc.open_stream(rows):
                     files.add_to(values, part)
-        found = tuple(files.upload(tasks.client(job.s3)))
+        found = tuple(files.upload(tasks.client(job)))
         if found:
             yield Result(found, RejectedPart(), (), ())

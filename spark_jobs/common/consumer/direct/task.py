@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
+from sluice.clients.catalogs.vended import Vended, client_with
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.fetching import PATIENCE_SECONDS
 from sluice.clients.kafka.log.range_reader import Epochs, RangeRead, RangeReader
-from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.decoding.decoder import RecordDecoder
@@ -39,7 +39,7 @@ class Job:
 
     ``kafka``, ``s3``: how both are reached; ``topic``, ``topic_id``: where the records are; ``table`` and
     ``quarantine``: the layout of both tables; ``decoder``: of records, None for a stream that decodes them by
-    its own function.
+    its own function; ``keys``: of both tables, if the catalog gives them.
     """
 
     kafka: Kafka
@@ -49,6 +49,7 @@ class Job:
     table: Layout
     quarantine: Layout
     decoder: RecordDecoder | None = None
+    keys: Vended | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         given = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -121,7 +122,7 @@ def run(job: Job, task: Task) -> Result:
     with Files(job.table, file_name()) as files:
         for rows in reading:
             files.add(rows)
-        return replace(reading.result, files=tuple(files.upload(client(job.s3))))
+        return replace(reading.result, files=tuple(files.upload(client(job))))
 
 
 class Reading:
@@ -145,7 +146,7 @@ class Reading:
         runs = Runs()
         skipped: dict[int, list[Pair]] = {}
         unfollowed, schemas = set[int](), dict[int, Bounds]()
-        with RejectedRows(job.quarantine, client(job.s3), file_name()) as rejected:
+        with RejectedRows(job.quarantine, client(job), file_name()) as rejected:
             for part, pieces in self._reads():
                 duplicates = self._task.duplicates
                 known = Deduplication(part.partition, duplicates.loaded) if duplicates else None
@@ -193,10 +194,14 @@ def file_name() -> str:
     return f"{uuid.uuid4()}.parquet"
 
 
+def client(job: Job) -> S3Client:
+    """One in each process, which unpickles the keys of tables as the same ones."""
+    return _client(job.s3, job.keys)
+
+
 @cache
-def client(s3: S3) -> S3Client:
-    """One in each process."""
-    return connect(s3)
+def _client(s3: S3, keys: Vended | None) -> S3Client:
+    return client_with(s3, keys)
 
 
 def reader(job: Job) -> RangeReader:

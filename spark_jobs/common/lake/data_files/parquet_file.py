@@ -136,7 +136,7 @@ class ParquetFile:
         bucket, key = split(uri)
         # In this thread: the task is one of as many as there are cores.
         parts = TransferConfig(multipart_threshold=_ONE_REQUEST_BYTES, use_threads=False)
-        client.upload_fileobj(self._body, bucket, key, Config=parts)
+        client.upload_fileobj(Fileobj=self._body, Bucket=bucket, Key=key, Config=parts)
         return DataFile(
             uri, size, self.records, _MAGIC + footer, splits, partition, offsets, self._unbounded(metadata)
         )

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy
 import pyarrow
 from pyarrow import parquet
 
 from sluice.clients.s3.object_file import ObjectFile
-from sluice.clients.s3.requests import connect, split
-from sluice.config.platform_sections.s3 import S3
+from sluice.clients.s3.requests import split
 from sluice.core.offsets.ranges import IntervalSet
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
 
 COLUMNS = ["_kafka_partition", "_kafka_offset"]
 THREADS = 8
@@ -25,8 +27,8 @@ THREADS = 8
 class OffsetReader:
     """Reads files of the bucket, over connections that stay open."""
 
-    def __init__(self, s3: S3) -> None:
-        self._client = connect(s3)
+    def __init__(self, client: S3Client) -> None:
+        self._client = client
 
     def tables(self, uris: Iterable[str], columns: Sequence[str]) -> list[pyarrow.Table]:
         """Return these columns of each file (``s3://…``).

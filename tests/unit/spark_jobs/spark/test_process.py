@@ -18,11 +18,12 @@ from sluice.core.processes import exits
 from sluice.core.tables.file_removal import MISSING_FIX, missing_message
 from spark_jobs.__main__ import main
 from spark_jobs.common.consumer.writer import VerificationFailed
-from spark_jobs.common.spark.failures import Fenced, Unrecoverable
+from spark_jobs.common.spark.failures import DENIED_FIX, Fenced, Unrecoverable
 from spark_jobs.common.spark.process import PARENT_PID, run_process
 
 # As Iceberg says it, of a table's file and of one of a checkpoint.
 NOT_THERE, FIX = "Location does not exist:", f"Fix: {MISSING_FIX}"
+DENIED = "Access Denied. (Service: S3, Status Code: 403, Request ID: 1)"
 GONE, OTHER = "s3://w/lake/raw/t/metadata/1-a.gz.metadata.json", "s3a://w/q/w1_a/sources/0/0"
 
 
@@ -62,6 +63,14 @@ def signals() -> Iterator[None]:
             ),
             1,
             "SLU-500 z.TooLarge: 9 bytes",
+        ),
+        (
+            RuntimeError(
+                "An error occurred while calling o1.save.\n: x.SparkException: aborted\n\tat y\nCaused by: "
+                f"z.S3Exception: {DENIED} (SDK: 2)\n"
+            ),
+            1,
+            f"SLU-212 S3Denied: S3 denies access: {DENIED}. {DENIED_FIX}",
         ),
         (
             RuntimeError("An error occurred while calling o1.save.\n: x.NoRight: not allowed\n\tat y\n"),

@@ -1,0 +1,81 @@
+"""The keys of S3 that a REST catalog gives for one table, and when they are to be renewed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from sluice.config.platform_sections.s3 import S3
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+
+# In ms since 1970.
+KEYS_END = "s3.session-token-expires-at-ms"
+# How long keys that do not say it are taken to be good.
+USUAL_SECONDS = 900.0
+# Keys are renewed once this part of their time is over, and the catalog is asked not more often than this: it
+# may give the same keys again.
+RENEWED_AFTER, RETRY_SECONDS = 2 / 3, 5.0
+
+
+@dataclass(frozen=True)
+class TableKeys:
+    """Keys of one table.
+
+    ``s3``: the user's keys, with the endpoint and the region of the table's bucket; ``session_token``: of
+    keys that end, empty for others; ``received``, ``ends``: seconds since 1970, None for keys that do not say
+    when they end.
+    """
+
+    s3: S3
+    session_token: str = field(repr=False)
+    received: float
+    ends: float | None = None
+
+    @property
+    def last(self) -> float:
+        """Until when they are good, as far as known."""
+        return self.received + USUAL_SECONDS if self.ends is None else self.ends
+
+    def is_due(self, now: float) -> bool:
+        """Whether they are to be renewed."""
+        return now >= self.received + (self.last - self.received) * RENEWED_AFTER
+
+    def has_ended(self, now: float) -> bool:
+        return self.ends is not None and now >= self.ends
+
+
+def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) -> TableKeys:
+    """The keys among the properties of a table's files, which PyIceberg has of the catalog's answer. What
+    that does not say of endpoint and region is as in ``s3``. Raises Refused without keys.
+
+    Names: https://iceberg.apache.org/rest-catalog-spec (LoadTableResult), Iceberg's S3FileIOProperties.
+    """
+
+    def said(*names: str) -> str:
+        return next((str(properties[name]) for name in names if properties.get(name)), "")
+
+    access_key, secret_key = said("s3.access-key-id"), said("s3.secret-access-key")
+    if not (access_key and secret_key):
+        raise Refused(
+            f"table {table}: the catalog gives no keys for its files: none of the answer, or none for the "
+            "table's prefix. Fix: let the catalog give keys for the table's bucket to the role's login, or "
+            "leave out access_delegation in [lake.catalog]",
+            ErrorCode.CATALOG_KEYS,
+        )
+    path_style = said("s3.path-style-access")
+    ends = said(KEYS_END)
+    return TableKeys(
+        replace(
+            s3,
+            access_key=access_key,
+            secret_key=secret_key,
+            endpoint=said("s3.endpoint") or s3.endpoint,
+            region=said("client.region", "s3.region") or s3.region,
+            path_style=path_style == "true" if path_style else s3.path_style,
+        ),
+        said("s3.session-token"),
+        now,
+        int(ends) / 1000 if ends.isdecimal() else None,
+    )

@@ -1,0 +1,168 @@
+"""The keys that a catalog gives for its tables, for all clients of S3 in a process, and for its workers.
+
+A process that reads a table names its folder once (:meth:`Vended.follow`); from then on a client of
+:func:`client_of` sends what concerns an object below it with the table's own keys, and everything else with
+those of [s3]. Keys are renewed before they end, when one is needed: those that are pickled into a task take
+the newest keys along, so that workers ask the catalog only if a task outlives them.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from functools import cache
+from threading import RLock
+from typing import TYPE_CHECKING, Any, cast
+
+from sluice.clients.catalogs.table_keys import RETRY_SECONDS, TableKeys, table_keys
+from sluice.clients.s3.requests import USUAL, Limits, connect, split_prefix
+from sluice.clients.s3.routed import RoutedClient
+from sluice.core.errors import ClientError
+
+if TYPE_CHECKING:
+    from mypy_boto3_s3 import S3Client
+
+    from sluice.clients.catalogs.pointers import Pointers
+    from sluice.config.platform import Platform
+    from sluice.config.platform_sections.s3 import S3
+
+log = logging.getLogger(__name__)
+
+Properties = tuple[tuple[str, str], ...]
+
+
+class Vended:
+    """The keys of the tables of one catalog, as one role."""
+
+    def __init__(self, s3: S3, properties: Properties) -> None:
+        """``s3``: of the role, for what the catalog does not say; ``properties``: of PyIceberg's catalog."""
+        self._s3, self._properties = s3, properties
+        # Table -> the bucket and prefix of its folder, the latter with a slash at its end.
+        self._folders: dict[str, tuple[str, str]] = {}
+        self._keys: dict[str, TableKeys] = {}
+        self._retry_at: dict[str, float] = {}
+        self._pointers: Pointers | None = None
+        self._lock = RLock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        with self._lock:
+            return _of_driver, (self._s3, self._properties, dict(self._folders), dict(self._keys))
+
+    def follow(self, table: str, location: str) -> None:
+        """From now on objects below ``location`` (``s3://…``) are those of ``table``."""
+        bucket, prefix = split_prefix(location)
+        with self._lock:
+            # Another one: it is read without the lock.
+            self._folders = {**self._folders, table: (bucket, f"{prefix}/")}
+
+    def offer(self, table: str, keys: TableKeys) -> None:
+        """Take these keys, unless there are some that are good for longer, or need not be renewed yet: new
+        keys are new connections."""
+        with self._lock:
+            known, now = self._keys.get(table), time.time()
+            if known is None or (known.is_due(now) and keys.last > known.last):
+                self._keys[table] = keys
+
+    def given(self, table: str, properties: Mapping[str, Any]) -> None:
+        """:meth:`offer` what the catalog has just said of a table. Raises Refused without keys."""
+        self.offer(table, table_keys(table, properties, self._s3, time.time()))
+
+    def table_of(self, bucket: str, key: str) -> str | None:
+        """The table below whose folder an object is."""
+        for table, (its_bucket, prefix) in self._folders.items():
+            if bucket == its_bucket and (key.startswith(prefix) or key == prefix[:-1]):
+                return table
+        return None
+
+    def keys(self, table: str) -> TableKeys:
+        """Keys that have not ended. Raises Refused or Unreachable if there are none: the catalog gives none,
+        or does not answer."""
+        known, now = self._keys.get(table), time.time()
+        if known is not None and not known.is_due(now):
+            return known
+        with self._lock:
+            known = self._keys.get(table)
+            if known is not None and (not known.is_due(now) or self._waits(table, known, now)):
+                return known
+            return self.renewed(table)
+
+    def _waits(self, table: str, known: TableKeys, now: float) -> bool:
+        return not known.has_ended(now) and now < self._retry_at.get(table, 0)
+
+    def renew_due(self) -> None:
+        """Renew what is due of all tables, so that workers find good keys in their tasks. Raises as
+        :meth:`keys`."""
+        for table in self._folders:
+            self.keys(table)
+
+    def renewed(self, table: str) -> TableKeys:
+        """Keys that the catalog is asked for now; those that there are if it does not answer, as long as they
+        have not ended. Raises as :meth:`keys`."""
+        with self._lock:
+            self._retry_at[table] = time.time() + RETRY_SECONDS
+            try:
+                self._ask(table)
+            except ClientError as error:
+                known = self._keys.get(table)
+                if known is None or known.has_ended(time.time()):
+                    raise
+                log.warning("keys of table not renewed table=%s: %s", table, error)
+            return self._keys[table]
+
+    def _ask(self, table: str) -> None:
+        # PyIceberg takes a second to import, and most tasks end before their keys.
+        from sluice.clients.catalogs.errors import asking, missing
+        from sluice.clients.catalogs.pointers import opened
+
+        if self._pointers is None:
+            self._pointers = opened(dict(self._properties))
+        with asking(f"table {table}"):
+            pointer = self._pointers.find(table)
+        if pointer is None:
+            raise missing(f"table {table}")
+        keys = table_keys(table, pointer.properties, self._s3, time.time())
+        known = self._keys.get(table)
+        if known is None or keys.last > known.last:
+            self._keys[table] = keys
+        log.info("keys of table renewed table=%s ends=%s", table, self._keys[table].ends)
+
+
+def _of_driver(
+    s3: S3, properties: Properties, folders: Mapping[str, tuple[str, str]], keys: Mapping[str, TableKeys]
+) -> Vended:
+    found = _vended(s3, properties)
+    found._folders = {**found._folders, **folders}
+    for table, one in keys.items():
+        found.offer(table, one)
+    return found
+
+
+@cache
+def _vended(s3: S3, properties: Properties) -> Vended:
+    """One in a process: its clients share what the catalog has given."""
+    return Vended(s3, properties)
+
+
+def vended(platform: Platform) -> Vended | None:
+    """The keys that this role's catalog gives; None if it is not asked for any."""
+    if not platform.lake.vends:
+        return None
+    return _vended(platform.s3, tuple(sorted(platform.lake.pyiceberg(platform.s3).items())))
+
+
+def client_of(platform: Platform, limits: Limits = USUAL) -> S3Client:
+    """The role's client of S3, which reaches the files of tables as [lake.catalog] says. Nothing is sent."""
+    return client_with(platform.s3, vended(platform), limits)
+
+
+def client_with(s3: S3, keys: Vended | None, limits: Limits = USUAL) -> S3Client:
+    """As :func:`client_of`."""
+    usual = connect(s3, limits)
+    return cast("S3Client", RoutedClient(usual, keys, limits)) if keys else usual
+
+
+def follow(platform: Platform, table: str, location: str) -> None:
+    """Objects below ``location`` are those of ``table``, for the clients of this role in this process."""
+    if (found := vended(platform)) is not None:
+        found.follow(table, location)

@@ -1,0 +1,36 @@
+"""A REST catalog's own configuration, which counts for more than the platform file."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pyiceberg.catalog.rest import RestCatalog
+
+from sluice.clients.catalogs.rest import BoundedCatalog
+from sluice.core.errors import Refused
+from tests.support.raising import raising
+
+
+@pytest.fixture
+def said(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    found: dict[str, str] = {}
+
+    def fetched(catalog: Any) -> None:
+        catalog.properties = {**catalog.properties, **found}
+        catalog.uri = catalog.properties["uri"]
+
+    monkeypatch.setattr(RestCatalog, "_fetch_config", fetched)
+    return found
+
+
+def test_a_login_is_not_led_to_plain_text(said: dict[str, str]) -> None:
+    declared = {"type": "rest", "uri": "https://catalog.test/api", "token": "hidden"}
+    said["uri"] = "http://catalog.test/api"
+    with raising(Refused, "http://catalog.test/api", "Fix:") as error:
+        BoundedCatalog(declared)
+    assert "hidden" not in str(error.value)
+    said["uri"] = "https://eu.catalog.test/api"
+    assert BoundedCatalog(declared).uri == "https://eu.catalog.test/api"
+    said["uri"] = "http://localhost/api"
+    assert BoundedCatalog({**declared, "uri": "http://127.0.0.1/api"}).uri == "http://localhost/api"

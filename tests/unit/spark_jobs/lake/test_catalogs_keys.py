@@ -1,0 +1,98 @@
+"""Keys and properties that a REST catalog gives Iceberg for a table: when they end, and which are refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from sluice.clients.catalogs.table_keys import USUAL_SECONDS
+from sluice.config import platform as platforms
+from sluice.config.platform_sections.catalog import VENDED
+from sluice.config.platform_sections.checkpoints import Checkpoints
+from sluice.config.reading.toml import ConfigError, dump
+from spark_jobs.common.lake import iceberg
+from spark_jobs.common.lake.iceberg import KEYS_END, RENEWAL, keys_end
+from spark_jobs.common.lake.promises import CatalogOverrides, check_catalog, check_table
+from spark_jobs.common.queries.run import check_keys
+from tests.support.raising import raising
+
+NOW = 1000.0
+
+
+class Properties(dict[str, str]):
+    """Java's map."""
+
+    def containsKey(self, key: str) -> bool:  # noqa: N802  (Java's)
+        return key in self
+
+
+def io(properties: dict[str, str], *credentials: dict[str, str]) -> Any:
+    return SimpleNamespace(
+        properties=lambda: Properties(properties),
+        credentials=lambda: [SimpleNamespace(config=lambda one=one: Properties(one)) for one in credentials],
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        (io({RENEWAL: "v1/credentials", KEYS_END: "1060000"}), None),
+        (io({KEYS_END: "1060000"}), 1060),
+        (io({}, {KEYS_END: "1090000"}, {KEYS_END: "1030000"}), 1030),
+        (io({}, {}), NOW + USUAL_SECONDS),
+    ],
+)
+def test_keys_that_iceberg_does_not_renew_end(
+    found: Any, expected: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(iceberg, "time", SimpleNamespace(time=lambda: NOW))
+    assert keys_end(found) == expected
+
+
+def session(said: dict[str, str], kind: str = "rest") -> Any:
+    """With a catalog whose server says this."""
+    own = {"type": kind, "s3.delete-enabled": "false", "io-impl": "S3FileIO"}
+    conf = {f"spark.sql.catalog.lake.{key}": value for key, value in own.items()}
+    catalog = SimpleNamespace(icebergCatalog=lambda: SimpleNamespace(properties=lambda: own | said))
+    manager = SimpleNamespace(catalog=lambda name: catalog)
+    state = SimpleNamespace(catalogManager=lambda: manager)
+    return SimpleNamespace(
+        conf=SimpleNamespace(get=lambda key, default: conf.get(key, default)),
+        _jsparkSession=SimpleNamespace(sessionState=lambda: state),
+    )
+
+
+@pytest.mark.parametrize(("key", "value"), [("s3.delete-enabled", "true"), ("io-impl", "HadoopFileIO")])
+def test_what_commits_rely_on_is_not_overridden(key: str, value: str) -> None:
+    with raising(CatalogOverrides, key, value, "Fix:"):
+        check_catalog(session({key: value}))
+    with raising(CatalogOverrides, "raw.a", key, value, "Fix:"):
+        check_table(session({}), "raw.a", SimpleNamespace(io=lambda: io({key: value})))
+    check_catalog(session({"s3.endpoint": "http://other", "s3.delete-enabled": "false"}))
+    check_table(session({}), "raw.a", SimpleNamespace(io=lambda: io({"client.region": "eu"})))
+    # A database overrides nothing.
+    check_catalog(session({key: value}, "jdbc"))
+
+
+def test_queries_do_not_write_their_checkpoints_with_the_keys_of_a_table() -> None:
+    document = {
+        "role": "consumer",
+        "kafka": {"bootstrap_servers": "b:9092"},
+        "s3": {"access_key": "k", "secret_key": "s"},
+        "lake": {
+            "warehouse": "s3://w/lake",
+            "ledger": "s3://w/ledger",
+            "catalog": {"type": "rest", "uri": "https://catalog.test", "access_delegation": VENDED},
+        },
+        "source": {"bucket": "source"},
+        "checkpoints": {"root": "s3a://w/checkpoints"},
+    }
+    made = platforms.parse(dump(cast("Any", document)), "consumer.toml")
+    with raising(ConfigError, "consumer.toml", VENDED, "s3a://w/checkpoints", "Fix:"):
+        check_keys(made)
+    check_keys(replace(made, checkpoints=Checkpoints("/srv/checkpoints")))
+    usual = replace(made.lake, catalog=replace(made.lake.catalog, access_delegation=""))
+    check_keys(replace(made, lake=usual))
