@@ -25,6 +25,11 @@ from spark_jobs.common.spark.failures import Fenced
 from tests.support.lakehouse import Stream, commit
 from tests.support.raising import raising
 
+ON_EACH_CATALOG = {
+    "test_a_running_writer_publishes_again_what_a_restored_catalog_lost",
+    "test_what_a_zombie_writes_to_its_removed_branch_is_not_published",
+}
+
 
 def published(stream: Stream, each: int) -> Callable[[], bool]:
     return lambda: stream.summaries()[0].get("end-offsets") == f'{{"0": {each}, "1": {each}}}'

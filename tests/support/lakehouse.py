@@ -61,13 +61,16 @@ class Stream:
         root: str,
         by: tuple[str, ...] = (),
         catalog: str = SQL,
+        changed: Callable[[Platform], Platform] = lambda platform: platform,
     ) -> None:
+        """``changed``: the consumer's platform, as the stream has it."""
         # A session keeps the catalog that it has opened.
         self._first, self.spark = spark, spark if catalog == SQL else spark.newSession()
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
-        consumer = services.on_rest("consumer") if catalog == REST else services.stack.platform("consumer")
+        on_sql = services.stack.platform("consumer")
+        consumer = changed(services.on_rest("consumer") if catalog == REST else on_sql)
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():

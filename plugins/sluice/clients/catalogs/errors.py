@@ -52,10 +52,10 @@ def asking(what: str) -> Iterator[None]:
         message = f"{what}: the catalog's database does not answer: no connection is free"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
     except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
-        raise _refused(what, str(error)) from error
+        raise refused(what, str(error)) from error
     except ClientError as error:
         if (code := error_code(error)) in DENIED:
-            raise _refused(what, code) from error
+            raise refused(what, code) from error
         raise Unreachable(f"{what}: the catalog: {error}", ErrorCode.CATALOG_UNREACHABLE) from error
     except (RESTError, RequestException, BotoCoreError) as error:
         message = f"{what}: the catalog does not answer: {_line(str(error))}"
@@ -66,7 +66,8 @@ def _line(text: str) -> str:
     return quoted(" ".join(text.split()))
 
 
-def _refused(what: str, reason: str) -> Refused:
+def refused(what: str, reason: str) -> Refused:
+    """``reason``: in the catalog's words."""
     message = (
         f"{what}: the catalog refuses this role: {_line(reason)}. Fix: give the role's login in "
         "[lake.catalog] the right to it"
