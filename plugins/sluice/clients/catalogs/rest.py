@@ -43,7 +43,7 @@ class BoundedCatalog(RestCatalog):
         bounded(session)
         if not (credential := self.properties.get("credential")):
             return super()._create_legacy_oauth2_auth_manager(session)
-        # Of its own: PyIceberg would ask for a token with the one that expires, in the catalog's session.
+        # In another session: PyIceberg would ask for a token with the one that expires.
         asking = bounded(Session())
         asking.verify, asking.cert = session.verify, session.cert
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())

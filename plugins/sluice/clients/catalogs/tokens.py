@@ -58,6 +58,6 @@ class RenewedToken(LegacyOAuth2AuthManager):
         except (RESTError, RequestException) as error:
             if monotonic() >= self._expires_at:
                 raise
-            # It still counts: whoever gives tokens may be back before it expires.
+            # It still counts: the server of tokens may be back before it expires.
             self._renew_at = monotonic() + RETRY_SECONDS
             log.warning("catalog token not renewed, %.0f s left: %s", self._expires_at - monotonic(), error)
