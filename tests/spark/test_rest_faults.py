@@ -6,17 +6,23 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sluice.clients.catalogs import rest
 from sluice.config.platform_sections.catalog import REST
 from spark_jobs.common.consumer.run import ConsumerRun
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy, passed_on, refusal, through
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
+_numbers = count()
 DEADLINE = 1
 # One of each kind: an answer that says nothing, none, and one that comes too late.
 ALWAYS = ("503 after the commit", "reset after it", "made after the deadline")
@@ -158,9 +164,54 @@ def test_a_publish_that_meets_a_fault_is_one_publish(
     proxy.rule = passed_on
     assert len(met) == 1
     running.stream.assert_exact(running.sent)
-    # The writer goes on, with its lease, and each batch is one snapshot.
+    # The writer goes on, with its lease, and each batch is one snapshot; what is sent may come in two of them.
     running.publish()
     running.stream.assert_exact(running.sent)
     found = running.stream.summaries()
-    assert {one["epoch"] for one in found[: len(found) - before]} == {epoch}
-    assert len(found) == before + 2
+    batches = found[: len(found) - before]
+    assert {one["epoch"] for one in batches} == {epoch}
+    assert len({one["batch-id"] for one in batches}) == len(batches)
+
+
+@pytest.fixture
+def another(spark: SparkSession, services: Services, proxy: CatalogProxy, tmp_path: Path) -> Iterator[Stream]:
+    """A stream with rows, which no writer has."""
+    stream = Stream(
+        *(spark, services, f"rest_branch_{next(_numbers)}", str(tmp_path)),
+        catalog=REST,
+        changed=lambda one: through(proxy.url, one),
+    )
+    stream.send(2)
+    stream.run(stream.writer()).query.stop()
+    yield stream
+    stream.stop()
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("fault", ["503 after the commit", "reset after it", "reset before it"])
+def test_what_spark_commits_to_a_branch_with_an_unknown_outcome_is_not_published(
+    another: Stream, proxy: CatalogProxy, fault: str
+) -> None:
+    """Java's client commits, for results of queries: the writer drops what may be there."""
+    writer = another.writer()
+    writer.acquire()
+    rows = another.spark.table(f"lake.{another.spec.table}")
+    met = list[Asked]()
+
+    def rule(asked: Asked, ask: Ask) -> Answer | None:
+        if not asked.is_commit or met:
+            return ask(asked)
+        met.append(asked)
+        return FAULTS[fault](asked, ask)
+
+    proxy.rule = rule
+    kinds = (ConcurrentCommit,) if "after" in fault else (Py4JJavaError, PySparkException)
+    with pytest.raises(kinds) as caught:
+        writer.write_branch(rows, {"sluice.kind": "batch"})
+    proxy.rule = passed_on
+    assert len(met) == 1, caught.value
+    another.assert_exact(2)
+    writer.acquire()
+    writer.write_branch(rows.limit(0), {"sluice.kind": "batch"})
+    writer._publish(1)
+    another.assert_exact(2)

@@ -23,7 +23,15 @@ from pyiceberg.exceptions import (
     TooManyRequestsError,
 )
 from pyspark.sql import SparkSession
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
+from tenacity import (
+    RetryCallState,
+    Retrying,
+    retry_if_exception_type,
+    stop_after_attempt,
+    stop_after_delay,
+    stop_all,
+    wait_exponential,
+)
 
 from sluice.clients.catalogs import commits
 from sluice.clients.catalogs.errors import asking
@@ -40,7 +48,7 @@ PREFIX = f"spark.sql.catalog.{CATALOG}."
 # How long a commit is asked for again whose outcome is unknown, and how long to wait before that.
 AGAIN_SECONDS = 60.0
 _WAIT = wait_exponential(0.2, max=5)
-# A server's own wish for that, which a test of its patience must not exceed.
+# A server's own wish for that, at most.
 MAX_RETRY_AFTER = 30.0
 
 
@@ -94,7 +102,8 @@ def _made(catalog: Catalog, table: str, requirements: list[Any], updates: list[A
     catalog makes it once and refuses it then. An earlier one that is still under way is refused as well."""
     again = Retrying(
         retry=retry_if_exception_type((CommitStateUnknownException, TooManyRequestsError)),
-        stop=stop_after_delay(AGAIN_SECONDS),
+        # Twice at least: an answer may have taken all that time.
+        stop=stop_all(stop_after_attempt(2), stop_after_delay(AGAIN_SECONDS)),
         wait=_wait,
         sleep=sleep,
         before_sleep=lambda state: log.warning("commit asked for again table=%s: %s", table, _error(state)),

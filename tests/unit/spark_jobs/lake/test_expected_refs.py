@@ -102,9 +102,11 @@ def test_what_lasts_is_named_with_its_table(
     code: ErrorCode,
 ) -> None:
     monkeypatch.setattr(expected_refs, "AGAIN_SECONDS", 0)
+    catalog = Catalog(error)
     with raising(kind, "table raw.t", str(error)) as caught:
-        commit(Catalog(error))
+        commit(catalog)
     assert caught.value.code is code
+    assert catalog.asked == 1 + len(waits) == (2 if kind is Unreachable else 1)
 
 
 @pytest.mark.parametrize("has_moved", [True, False])
