@@ -19,6 +19,7 @@ from sluice.clients.catalogs import vended as vended_module
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import connect, split
+from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.decoding.decoder import Decoded, OwnRecords
@@ -63,7 +64,8 @@ def stream(
     tmp_path: Path,
 ) -> Iterator[Stream]:
     name = f"vended_{next(_numbers)}"
-    made = Stream(spark, services, name, str(tmp_path), catalog=vending.platform("consumer"))
+    platform = vending.platform("consumer")
+    made = Stream(spark, services, name, str(tmp_path), catalog=REST, changed=lambda _: platform)
     yield made
     made.stop()
 

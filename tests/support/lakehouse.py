@@ -62,17 +62,17 @@ class Stream:
         name: str,
         root: str,
         by: tuple[str, ...] = (),
-        catalog: str | Platform = SQL,
+        catalog: str = SQL,
+        changed: Callable[[Platform], Platform] = lambda platform: platform,
     ) -> None:
-        """``catalog``: its kind, or role consumer's platform file, of another one."""
+        """``changed``: the consumer's platform, as the stream has it."""
         # A session keeps the catalog that it has opened.
         self._first, self.spark = spark, spark if catalog == SQL else spark.newSession()
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
-        # One that gives the keys of files comes as a role's platform file.
-        self.catalog = REST if isinstance(catalog, Platform) else catalog
-        consumer = catalog if isinstance(catalog, Platform) else services.on(catalog, "consumer")
+        self.catalog = catalog
+        consumer = changed(services.on(catalog, "consumer"))
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():

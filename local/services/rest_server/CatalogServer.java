@@ -24,6 +24,8 @@ import org.apache.iceberg.rest.RESTCatalogServlet;
 import org.eclipse.jetty.ee10.servlet.FilterHolder;
 import org.eclipse.jetty.ee10.servlet.ServletContextHandler;
 import org.eclipse.jetty.ee10.servlet.ServletHolder;
+import org.eclipse.jetty.http.UriCompliance;
+import org.eclipse.jetty.server.HttpConnectionFactory;
 import org.eclipse.jetty.server.Server;
 import org.eclipse.jetty.server.ServerConnector;
 import org.eclipse.jetty.server.handler.GracefulHandler;
@@ -51,6 +53,12 @@ public final class CatalogServer {
         ServerConnector connector = new ServerConnector(server);
         connector.setHost(settings.getProperty("host"));
         connector.setPort(Integer.parseInt(settings.getProperty("port")));
+        // Between the parts of a namespace Iceberg's clients send %1F: Spark looks for a table `raw.a.branch_b`
+        // first, and takes no other answer than that there is none.
+        HttpConnectionFactory http =
+            (HttpConnectionFactory) connector.getConnectionFactory(HttpConnectionFactory.class);
+        http.getHttpConfiguration().setUriCompliance(UriCompliance.DEFAULT.with(
+            "iceberg", new UriCompliance.Violation[] {UriCompliance.Violation.SUSPICIOUS_PATH_CHARACTERS}));
         server.addConnector(connector);
         // A commit that is under way gets its answer.
         server.setHandler(new GracefulHandler(context));

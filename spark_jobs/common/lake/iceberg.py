@@ -80,17 +80,20 @@ class IcebergTable:
         self._value_of = iceberg.types.Conversions.fromByteBuffer
         self._metadata_from = iceberg.TableMetadata.buildFrom
         self._is_ancestor = iceberg.util.SnapshotUtil.isAncestorOf
+        self._load_table = iceberg.spark.Spark3Util.loadIcebergTable
         self._vends = bool(spark.conf.get(f"{PREFIX}{DELEGATION}", ""))
         # In seconds since 1970: from then on the table is loaded again, with other keys.
         self._due = math.inf
+        # Whether it is older than a commit of this object, which Java's client of a REST catalog has not
+        # made: it is read again where it is looked at next, or by what reads it anyway.
+        self._is_outdated = False
         self._load()
-        promises.check_table(spark, name, self._table)
+        promises.check_table(spark, name, self._loaded)
 
     def _load(self) -> None:
-        self._table = self._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(
-            self._spark._jsparkSession, f"{CATALOG}.{self.name}"
-        )
-        if self._vends and (ends := keys_end(self._table.io())) is not None:
+        self._loaded = self._load_table(self._spark._jsparkSession, f"{CATALOG}.{self.name}")
+        self._is_outdated = False
+        if self._vends and (ends := keys_end(self._loaded.io())) is not None:
             now = time.time()
             self._due = now + (ends - now) / 2
 
@@ -101,9 +104,28 @@ class IcebergTable:
             self._load()
         return is_due
 
+    @property
+    def _table(self) -> Any:
+        """Java's table, with the refs and snapshots of the last commit of this object, if not of a later one;
+        ``_loaded`` has all else of it."""
+        self._refresh_outdated()
+        return self._loaded
+
     def refresh(self) -> None:
         if not self._renew():
-            self._table.refresh()
+            self._loaded.refresh()
+            self._is_outdated = False
+
+    def _refresh_outdated(self) -> None:
+        if self._is_outdated:
+            self.refresh()
+
+    def _refreshed(self) -> tuple[Any, Any]:
+        """Java's operations of the table, and its metadata as they are by now."""
+        operations = self._loaded.operations()
+        base = operations.refresh()
+        self._is_outdated = False
+        return operations, base
 
     def head(self, ref: str) -> int | None:
         """The snapshot that ``ref`` points at, None without such a ref."""
@@ -112,15 +134,11 @@ class IcebergTable:
 
     def partitions(self) -> list[str]:
         """The table's partition fields, spelled as in a stream.toml."""
-        schema = self._table.schema()
-        return [
-            spelled(str(schema.findColumnName(field.sourceId())), str(field.transform().toString()))
-            for field in self._table.spec().fields()
-        ]
+        return _partitions(self._loaded)
 
     def partition_names(self) -> frozenset[str]:
         """The names of partition fields that no column may have, as ``zip_trunc``."""
-        fields = self._table.spec().fields()
+        fields = self._loaded.spec().fields()
         return frozenset(str(field.name()) for field in fields if not field.transform().isIdentity())
 
     def branches(self) -> list[str]:
@@ -129,16 +147,16 @@ class IcebergTable:
 
     def location(self) -> str:
         """The address of the table's folder, ``s3://…``."""
-        return str(self._table.location())
+        return str(self._loaded.location())
 
     def schema(self) -> dict[str, Any]:
         """Iceberg's JSON of the table's columns, with their field ids. No I/O."""
-        found: dict[str, Any] = json.loads(self._schema_text(self._table.schema()))
+        found: dict[str, Any] = json.loads(self._schema_text(self._loaded.schema()))
         return found
 
     def properties(self) -> Mapping[str, str]:
         """The table's properties. No I/O."""
-        return cast("Mapping[str, str]", self._table.properties())
+        return cast("Mapping[str, str]", self._loaded.properties())
 
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
         """Snapshots from the head of ``ref`` back to the oldest that is not expired. No I/O."""
@@ -232,8 +250,7 @@ class IcebergTable:
         came first, also since a snapshot was staged: the catalog compares the metadata file that was checked
         with its own.
         """
-        operations = self._table.operations()
-        base = operations.refresh()
+        operations, base = self._refreshed()
         if (heads := _heads(base, expected)) != dict(expected):
             raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         builder = self._metadata_from(base)
@@ -268,10 +285,12 @@ class IcebergTable:
         # Not read back: the next look at the table does.
         try:
             self._commit(operations, base, builder.build, expected)
+            if properties:
+                self._refresh_outdated()
         except CommitRefused:
             # After a lost answer, the catalog's client asks again, and is refused by what it has committed.
             wanted = {**expected, **targets}
-            if _heads(operations.refresh(), wanted) != wanted:
+            if _heads(self._refreshed()[1], wanted) != wanted:
                 raise
 
     def change_schema(
@@ -286,8 +305,7 @@ class IcebergTable:
         only if the refs of ``expected`` are there and the table follows the schema ``before`` (a digest;
         empty: the declared one). As ``schema_change.with_columns`` says; ``ids``: of the schemas that this
         follows. Raises CommitRefused."""
-        operations = self._table.operations()
-        base = operations.refresh()
+        operations, base = self._refreshed()
         if (heads := _heads(base, expected)) != dict(expected):
             raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         if (found := followed_digest(base.properties())) != before:
@@ -296,9 +314,10 @@ class IcebergTable:
         metadata = with_columns(self._jvm, self._table, base, columns, properties, came)
         try:
             self._commit(operations, base, lambda: metadata, expected)
+            self._refresh_outdated()
         except CommitRefused:
             # As in change_refs.
-            if followed_digest(operations.refresh().properties()) != properties[SCHEMA]:
+            if followed_digest(self._refreshed()[1].properties()) != properties[SCHEMA]:
                 raise
 
     def refusal(self, columns: pa.Schema) -> str:
@@ -315,22 +334,24 @@ class IcebergTable:
         what it finds committed, whatever ``main`` has become. Raises SnapshotDiffers.
         """
         self._renew()
-        found, io = None if files_of is None else self._table.snapshot(files_of), self._table.io()
+        # Not `_table` until apply(), which reads it again: a request of a REST catalog.
+        found, io = None if files_of is None else self._table.snapshot(files_of), self._loaded.io()
         removed = list(found.removedDataFiles(io)) if found else []
         if removed:
-            update = self._table.newOverwrite()
+            update = self._loaded.newOverwrite()
         else:
             # Without files there is nothing to merge.
-            update = self._table.newAppend() if files else self._table.newFastAppend()
+            update = self._loaded.newAppend() if files else self._loaded.newFastAppend()
         for file in removed:
             update.deleteFile(file)
         for file in found.addedDataFiles(io) if found else ():
             (update.addFile if removed else update.appendFile)(file)
-        ours = list(data_files(self._jvm, self._table, self.partitions(), files))
+        ours = list(data_files(self._jvm, self._loaded, _partitions(self._loaded), files))
         for file in ours:
             update.appendFile(file)
         # As one text, as in _snapshot.
         said = json.loads(self._text_of(with_properties(update, properties).apply()))
+        self._is_outdated = False
         if missing := not_removed(said["summary"], len(removed)):
             raise CommitRefused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
         # The one that apply() has read:
@@ -352,7 +373,7 @@ class IcebergTable:
         """Raises CommitRefused if another commit came first, ClockSetBack if the clock is behind the
         table."""
         with self.committing():
-            commit(self._spark, self.name, operations, base, built(), expected)
+            self._is_outdated = commit(self._spark, self.name, operations, base, built(), expected)
 
     def committing(self) -> AbstractContextManager[None]:
         """As :func:`clock.committing`, around Spark's commits to this table."""
@@ -395,6 +416,14 @@ def keys_end(io: Any) -> float | None:
     said = [given, *(one.config() for one in io.credentials())]
     ends = [float(end) / 1000 for one in said if (end := one.get(KEYS_END)) is not None]
     return min(ends, default=time.time() + USUAL_SECONDS)
+
+
+def _partitions(table: Any) -> list[str]:
+    schema = table.schema()
+    return [
+        spelled(str(schema.findColumnName(field.sourceId())), str(field.transform().toString()))
+        for field in table.spec().fields()
+    ]
 
 
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:

@@ -47,8 +47,7 @@ def check(spark: SparkSession) -> None:
 @lru_cache(maxsize=4)
 def _check(properties: tuple[tuple[str, str], ...]) -> None:
     given = dict(properties)
-    other = opened(given).catalog
-    kept.check(catalog_of(properties), other, given[CHECK_NAMESPACE], given[ADDRESS])
+    kept.check(catalog_of(properties), opened(given).catalog, given[CHECK_NAMESPACE], given[ADDRESS])
 
 
 def check_catalog(spark: SparkSession) -> None:

@@ -28,6 +28,8 @@ DENIED_FIX = (
     "Fix: check [s3] in the role's platform file and the user's policy; with access_delegation, the role's "
     "right to the table's files in the catalog (docs/your-own-systems.md, Credentials of the catalog)"
 )
+# A REST catalog's, by Iceberg's client.
+_REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.(?:NotAuthorized|Forbidden)Exception: (.+)")
 # Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 
@@ -77,22 +79,22 @@ class S3Denied(RuntimeError):
 
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; S3Denied if S3 refuses it, by its text; Refused or Unreachable if the catalog's database refuses
-    the login or is not verified; else the error itself."""
+    its text; S3Denied if S3 refuses it, by its text; Refused or Unreachable if the catalog refuses the login,
+    or its database is not verified, by their texts; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
     if found := _MISSING_FILE.search(str(error)):
         return LakeFileMissing(missing_message(found[1]))
     if refused := _DENIED.search(str(error)):
         return S3Denied(f"S3 denies access: {refused[1]}. {DENIED_FIX}")
-    return _of_database(str(error)) or error
+    return _of_catalog(str(error)) or error
 
 
-def _of_database(text: str) -> Exception | None:
-    refusal, unverified = _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
+def _of_catalog(text: str) -> Exception | None:
+    refusal, unverified = _REFUSED.search(text) or _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
     if refusal is None and unverified is None:
         return None
-    # A producer without Spark has none of PyIceberg.
+    # Imports the clients of catalogs, which not every process has.
     from sluice.clients.catalogs import errors
 
     if refusal is not None:

@@ -71,6 +71,13 @@ def test_without_a_token_nothing_is_told(services: Services, path: str) -> None:
             assert answer.status_code == 401, (method, header)
 
 
+def test_a_table_in_a_namespace_of_two_parts_is_said_to_be_missing(table: RawTable) -> None:
+    """As Spark asks for a branch of a table before it writes to it; with any other answer it does not."""
+    path = f"/namespaces/{table.namespace}%1Ft/tables/branch_w1"
+    status, answer = table.ask("GET", path)
+    assert (status, answer["error"]["type"]) == (404, "NoSuchTableException")
+
+
 def test_a_token_is_not_exchanged_for_another(services: Services, table: RawTable) -> None:
     status, answer = table.ask("POST", "/oauth/tokens", {})
     assert (status, answer["error"]["type"]) == (404, "NoSuchEndpointException")
