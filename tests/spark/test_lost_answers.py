@@ -16,12 +16,12 @@ from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN
 from tests.support import glue_server
 from tests.support.catalog_proxy import Ask, Asked, passed_on
-from tests.support.every_catalog import EVERY_CATALOG
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
-pytestmark = EVERY_CATALOG
-
+# Lost between a database's client and it, of which one is a REST catalog, and between AWS Glue and its
+# client. Between a REST catalog and its client: test_rest_faults.py.
+ON_EACH_CATALOG: set[str] = set()
 WAITING = (
     "select pid from pg_stat_activity where wait_event = 'SyncRep' and query like '%UPDATE iceberg_tables%'"
 )

@@ -32,11 +32,12 @@ from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import HOUR_MS, MAIN, IcebergTable, StagedSnapshot
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from spark_jobs.common.spark.failures import Fenced, Unrecoverable
-from tests.support.every_catalog import EVERY_CATALOG
 from tests.support.lakehouse import Stream, commit
 from tests.support.services import Services
 
-pytestmark = EVERY_CATALOG
+ON_EACH_CATALOG = {
+    "test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again",
+}
 
 
 class Asked(offsets.Topic):

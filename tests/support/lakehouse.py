@@ -63,14 +63,16 @@ class Stream:
         root: str,
         by: tuple[str, ...] = (),
         catalog: str = SQL,
+        changed: Callable[[Platform], Platform] = lambda platform: platform,
     ) -> None:
+        """``changed``: the consumer's platform, as the stream has it."""
         # A session keeps the catalog that it has opened.
         self._first, self.spark = spark, spark if catalog == SQL else spark.newSession()
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
         self.catalog = catalog
-        consumer = services.on(catalog, "consumer")
+        consumer = changed(services.on(catalog, "consumer"))
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():

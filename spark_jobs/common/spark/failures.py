@@ -12,6 +12,8 @@ from sluice.core.tables.file_removal import missing_message
 _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 # Text of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
+# A REST catalog's, by Iceberg's client.
+_REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.(?:NotAuthorized|Forbidden)Exception: (.+)")
 # Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 
@@ -55,13 +57,17 @@ class LakeFileMissing(Unrecoverable):
 
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; else the error itself."""
+    its text; Refused if its client says that the catalog refuses the login; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
-    found = _MISSING_FILE.search(str(error))
-    if found is None:
-        return error
-    return LakeFileMissing(missing_message(found[1]))
+    if found := _MISSING_FILE.search(str(error)):
+        return LakeFileMissing(missing_message(found[1]))
+    if found := _REFUSED.search(str(error)):
+        # Imports the clients of catalogs, which not every process has.
+        from sluice.clients.catalogs.errors import refused
+
+        return refused("the lake's catalog", found[1])
+    return error
 
 
 def failure_line(error: Exception) -> str:

@@ -61,10 +61,10 @@ def asking(what: str) -> Iterator[None]:
         message = f"{what}: the catalog's database does not answer: no connection is free"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
     except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
-        raise _refused(what, str(error)) from error
+        raise refused(what, str(error)) from error
     except ClientError as error:
         if (code := error_code(error)) in _DENIED:
-            raise _refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
+            raise refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
         if code == _NOT_FOUND:
             raise missing(what) from error
         # Throttled requests among them, which the client has sent several times.
@@ -79,7 +79,8 @@ def _line(text: str) -> str:
     return quoted(" ".join(text.split()))
 
 
-def _refused(what: str, reason: str) -> Refused:
+def refused(what: str, reason: str) -> Refused:
+    """``reason``: in the catalog's words."""
     message = (
         f"{what}: the catalog refuses this role: {_line(reason)}. Fix: give the role's login in "
         "[lake.catalog] the right to it"
