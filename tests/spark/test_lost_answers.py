@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from local.stack.stack import wait_until
-from sluice.config.platform_sections.catalog import GLUE
+from sluice.config.platform_sections.catalog import GLUE, REST, SQL
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN
@@ -19,9 +19,10 @@ from tests.support.catalog_proxy import Ask, Asked, passed_on
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
-# Lost between a database's client and it, of which one is a REST catalog. Between that and its client:
-# test_rest_faults.py.
+# Lost between a database's client and it, of which one is a REST catalog, and between AWS Glue and its
+# client. Between a REST catalog and its client: test_rest_faults.py; MySQL and its: test_mysql_catalog.py.
 ON_REST_CATALOG: set[str] = set()
+KINDS = (SQL, REST, GLUE)
 WAITING = (
     "select pid from pg_stat_activity where wait_event = 'SyncRep' and query like '%UPDATE iceberg_tables%'"
 )
