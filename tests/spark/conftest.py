@@ -20,6 +20,7 @@ from sluice.config.platform_sections.catalog import SQL
 from sluice.config.sections.query import Query
 from spark_jobs.common.kafka.avro import Schemas
 from spark_jobs.common.spark.session import SETTINGS, catalog_options
+from tests.support import catalogs
 from tests.support.counting import Counting
 from tests.support.databases import Maria, Postgres, Server, empty
 from tests.support.feeding import Feeding
@@ -29,6 +30,10 @@ from tests.support.queried import Make, Queried
 from tests.support.services import Services
 
 _numbers = count()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    catalogs.parametrize(metafunc)
 
 
 @pytest.fixture(scope="session")

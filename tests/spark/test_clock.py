@@ -12,6 +12,7 @@ from tests.support.raising import raising
 from tests.support.services import Services
 
 AHEAD_MS = 300_000
+ON_EACH_CATALOG = {"test_a_clock_behind_the_table_is_named_and_nothing_is_lost"}
 
 
 def ahead(services: Services, location: str) -> str:

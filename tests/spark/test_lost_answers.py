@@ -10,12 +10,18 @@ from functools import partial
 from typing import Any
 
 from local.stack.stack import wait_until
+from sluice.config.platform_sections.catalog import REST, SQL
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
+# Lost between a database's client and it, of which one is a REST catalog. Between that and its client:
+# test_rest_faults.py.
+ON_EACH_CATALOG: set[str] = set()
+# By what PostgreSQL alone can do. Of MySQL: test_mysql_catalog.py.
+KINDS = (SQL, REST)
 WAITING = (
     "select pid from pg_stat_activity where wait_event = 'SyncRep' and query like '%UPDATE iceberg_tables%'"
 )

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from sluice.catalog_check import kept
 from sluice.catalog_check.kept import CatalogBroken
 from sluice.catalog_check.trial import Finding
 from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, REST, SQL
+from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.lake import promises, tables
 from spark_jobs.common.lake.expected_refs import catalog_of, properties_of
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
+from spark_jobs.common.spark.failures import failure_line, known
+from tests.support.broken_catalogs import BROKEN
+from tests.support.catalog_proxy import CatalogProxy, through
 from tests.support.lakehouse import Stream, commit
 from tests.support.raising import raising
+from tests.support.services import Services
 
 BOTH = pytest.mark.parametrize(
     "stream", [REST, pytest.param(SQL, marks=pytest.mark.exhaustive)], indirect=True
@@ -53,6 +61,25 @@ def test_a_table_is_made_only_where_the_promises_are_kept(
     with raising(CatalogBroken, properties["uri"], "publish", "this", "that"):
         tables.create(stream.spark, "raw.not_made", ["id long"])
     assert tables.load(stream.spark, "raw.not_made") is None
+
+
+def test_a_consumer_on_a_broken_catalog_ends_with_the_promise_before_its_first_commit(
+    spark: SparkSession, services: Services, tmp_path: Path
+) -> None:
+    with CatalogProxy(services.rest_catalog, BROKEN["untouched-ref"]) as proxy:
+        with raising(CatalogBroken, "untouched-ref", proxy.url) as caught:
+            # What is found of a catalog is kept there, and the one behind keeps all promises.
+            Stream(
+                *(spark, services, "on_broken", str(tmp_path)),
+                catalog=REST,
+                changed=lambda one: through(proxy.url, one, check_namespace="check_broken"),
+            )
+        asked = proxy.requests()
+    assert failure_line(caught.value).startswith(str(ErrorCode.CATALOG_BROKEN))
+    assert isinstance(known(caught.value), ConfigError), "its process ends for good"
+    tables_asked = [one for one in asked if "/tables" in one]
+    assert tables_asked
+    assert all("/namespaces/check_broken/tables" in one for one in tables_asked)
 
 
 @BOTH

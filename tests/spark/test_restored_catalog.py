@@ -25,6 +25,11 @@ from spark_jobs.common.spark.failures import Fenced
 from tests.support.lakehouse import Stream, commit
 from tests.support.raising import raising
 
+ON_EACH_CATALOG = {
+    "test_a_running_writer_publishes_again_what_a_restored_catalog_lost",
+    "test_what_a_zombie_writes_to_its_removed_branch_is_not_published",
+}
+
 
 def published(stream: Stream, each: int) -> Callable[[], bool]:
     return lambda: stream.summaries()[0].get("end-offsets") == f'{{"0": {each}, "1": {each}}}'
@@ -178,7 +183,7 @@ def test_a_table_that_the_catalog_lost_is_not_made_again_and_can_be_registered(s
 
 def test_a_table_that_the_ledger_knows_is_neither_made_again_nor_another_one(stream: Stream) -> None:
     """Without a file that would tell, by the consumer's own rights."""
-    airflow, name = stream.services.stack.platform("airflow"), stream.spec.name
+    airflow, name = stream.services.on(stream.catalog, "airflow"), stream.spec.name
     record, both = (
         StructType([StructField("text", StringType())]),
         (stream.spec.table, stream.spec.quarantine_table),

@@ -35,6 +35,10 @@ from spark_jobs.common.spark.failures import Fenced, Unrecoverable
 from tests.support.lakehouse import Stream, commit
 from tests.support.services import Services
 
+ON_EACH_CATALOG = {
+    "test_a_publish_that_raced_with_a_commit_to_another_branch_is_tried_again",
+}
+
 
 class Asked(offsets.Topic):
     """A topic that does something before each answer of its id."""

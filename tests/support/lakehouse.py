@@ -19,7 +19,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.config.platform import Platform
-from sluice.config.platform_sections.catalog import MYSQL, REST, SQL
+from sluice.config.platform_sections.catalog import MYSQL, SQL
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.stream import StreamSpec
@@ -61,18 +61,16 @@ class Stream:
         root: str,
         by: tuple[str, ...] = (),
         catalog: str = SQL,
+        changed: Callable[[Platform], Platform] = lambda platform: platform,
     ) -> None:
+        """``changed``: the consumer's platform, as the stream has it."""
         # A session keeps the catalog that it has opened.
         self._first, self.spark = spark, spark if catalog == SQL else spark.newSession()
         activate(self.spark)
         self.services = services
         self.spec = self.spec_of(name, by)
-        database = services.stack.platform("consumer")
-        if catalog == MYSQL:
-            database = services.on_mysql("consumer")
-        # Which a REST catalog has behind it.
-        self._database = database
-        consumer = services.on_rest("consumer") if catalog == REST else database
+        self.catalog = catalog
+        consumer = changed(services.on(catalog, "consumer"))
         self.platform: Platform = replace(consumer, checkpoints=Checkpoints(root))
         self.make_topic()
         for key, value in catalog_options(consumer).items():
@@ -145,7 +143,9 @@ class Stream:
     def restore_catalog(self, location: str, name: str = "") -> None:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
-        with closing(Lake.open(self._database)) as opened:
+        database = MYSQL if self.catalog == MYSQL else SQL
+        with closing(Lake.open(self.services.on(database, "consumer"))) as opened:
+            # A REST catalog has the database of SQL behind it.
             restore_catalog(opened, {name or self.spec.table: location})
 
     def stop(self) -> None:

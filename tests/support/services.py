@@ -27,6 +27,7 @@ from local.setup.optional import ensure_registry, ensure_rest_catalog
 from local.stack.stack import Stack, wait_until
 from sluice.config import platform
 from sluice.config.platform import ROLES, Platform
+from sluice.config.platform_sections.catalog import MYSQL, REST, SQL
 from sluice.config.reading.toml import dump
 from tests.support.jvm import QUICK
 from tests.support.mysql_catalog import MysqlCatalog
@@ -109,6 +110,12 @@ class Services:
         """A role's platform file with that catalog."""
         found = self.stack.platform(role)
         return replace(found, lake=replace(found.lake, catalog=self.mysql.catalog(role)))
+
+    def on(self, catalog: str, role: str) -> Platform:
+        """A role's platform file with this kind of catalog."""
+        if catalog == SQL:
+            return self.stack.platform(role)
+        return {REST: self.on_rest, MYSQL: self.on_mysql}[catalog](role)
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""

@@ -8,24 +8,40 @@ publishes also after the writer's branch was removed, and removes a branch that 
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from functools import lru_cache
+from time import sleep
 from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    CommitStateUnknownException,
+    TooManyRequestsError,
+)
 from pyspark.sql import SparkSession
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, stop_after_delay, wait_exponential
 
 from sluice.clients.catalogs import commits
+from sluice.clients.catalogs.errors import asking
 from sluice.clients.catalogs.rest import BoundedCatalog
 from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 
+log = logging.getLogger(__name__)
+
 # Iceberg's exception if another commit came first.
 RACE = "org.apache.iceberg.exceptions.CommitFailedException"
 PREFIX = f"spark.sql.catalog.{CATALOG}."
+# How long a commit is asked for again whose outcome is unknown, and how long to wait before that.
+AGAIN_SECONDS = 60.0
+_WAIT = wait_exponential(0.2, max=5)
+# A server's own wish for that, which a test of its patience must not exceed.
+MAX_RETRY_AFTER = 30.0
 
 
 class CommitRefused(RuntimeError):
@@ -41,10 +57,12 @@ def commit(
     base: Any,
     metadata: Any,
     expected: Mapping[str, int | None],
-) -> None:
+) -> bool:
     """Commit Java's ``metadata``, built from ``base``, to ``table`` (``namespace.table``) if the refs of
-    ``expected`` are there (snapshot, or None: missing). Raises CommitRefused, and the client's other errors:
-    then it is unknown whether it is committed."""
+    ``expected`` are there (snapshot, or None: missing). Return whether ``operations`` do not know of it.
+
+    Raises CommitRefused, also for what was made though its answer was lost; and other errors: then it is
+    unknown whether it is committed."""
     if spark.conf.get(f"{PREFIX}type", "") != REST:
         try:
             operations.commit(base, metadata)
@@ -52,18 +70,55 @@ def commit(
             if error.java_exception.getClass().getName() == RACE:
                 raise CommitRefused(str(error.java_exception.getMessage())) from error
             raise
-        return
+        return False
     iceberg = cast("Any", spark._jvm).org.apache.iceberg
     required = iceberg.UpdateRequirements.forUpdateTable(base, metadata.changes())
     requirements = [json.loads(iceberg.UpdateRequirementParser.toJson(one)) for one in required]
+    requirements += commits.expected_refs(expected)
     updates = [json.loads(iceberg.MetadataUpdateParser.toJson(one)) for one in metadata.changes()]
-    catalog = catalog_of(properties_of(spark))
     try:
-        commits.commit(catalog, table, [*requirements, *commits.expected_refs(expected)], updates)
+        _made(_catalog_of(spark), table, requirements, updates)
     except CommitFailedException as error:
         raise CommitRefused(f"{table}: {error}") from error
-    # Java's client does not know of it.
-    operations.refresh()
+    except BadRequestError as error:
+        # A server checks itself what a database's client checks: a sequence number after another commit.
+        if operations.refresh().metadataFileLocation() == base.metadataFileLocation():
+            raise
+        raise CommitRefused(f"{table}: {error}") from error
+    # Java's client takes its metadata from its own requests only.
+    return True
+
+
+def _made(catalog: Catalog, table: str, requirements: list[Any], updates: list[Any]) -> None:
+    """Make the commit, and ask for it again while its outcome is unknown: it moves what it requires, so the
+    catalog makes it once and refuses it then. An earlier one that is still under way is refused as well."""
+    again = Retrying(
+        retry=retry_if_exception_type((CommitStateUnknownException, TooManyRequestsError)),
+        stop=stop_after_delay(AGAIN_SECONDS),
+        wait=_wait,
+        sleep=sleep,
+        before_sleep=lambda state: log.warning("commit asked for again table=%s: %s", table, _error(state)),
+        reraise=True,
+    )
+    try:
+        again(commits.commit, catalog, table, requirements, updates)
+    except (BadRequestError, CommitFailedException):
+        raise
+    except Exception:
+        with asking(f"table {table}"):
+            raise
+
+
+def _error(state: RetryCallState) -> BaseException | None:
+    return state.outcome.exception() if state.outcome else None
+
+
+def _wait(state: RetryCallState) -> float:
+    """In seconds; as the server's Retry-After says, if that is a number of them."""
+    # PyIceberg raises its errors from those of requests.
+    response = getattr(getattr(_error(state), "__cause__", None), "response", None)
+    said = response.headers.get("Retry-After", "") if response is not None else ""
+    return min(float(said), MAX_RETRY_AFTER) if said.isdecimal() else _WAIT(state)
 
 
 def properties_of(spark: SparkSession) -> tuple[tuple[str, str], ...]:
@@ -72,6 +127,13 @@ def properties_of(spark: SparkSession) -> tuple[tuple[str, str], ...]:
     return tuple(
         sorted((k.removeprefix(PREFIX), value) for k, value in found.items() if k.startswith(PREFIX))
     )
+
+
+@lru_cache(maxsize=4)
+def _catalog_of(spark: SparkSession) -> Catalog:
+    """As :func:`catalog_of`. A session keeps the catalog that it has opened, so its hundreds of settings are
+    read once."""
+    return catalog_of(properties_of(spark))
 
 
 @lru_cache(maxsize=4)

@@ -73,10 +73,32 @@ class IcebergTable:
         self._value_of = iceberg.types.Conversions.fromByteBuffer
         self._metadata_from = iceberg.TableMetadata.buildFrom
         self._is_ancestor = iceberg.util.SnapshotUtil.isAncestorOf
-        self._table = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
+        self._loaded = iceberg.spark.Spark3Util.loadIcebergTable(spark._jsparkSession, f"{CATALOG}.{name}")
+        # Whether it is older than a commit of this object, which Java's client of a REST catalog has not
+        # made: it is read again where it is looked at next, or by what reads it anyway.
+        self._is_outdated = False
+
+    @property
+    def _table(self) -> Any:
+        """Java's table, with the refs and snapshots of the last commit of this object, if not of a later one;
+        ``_loaded`` has all else of it."""
+        self._refresh_outdated()
+        return self._loaded
 
     def refresh(self) -> None:
-        self._table.refresh()
+        self._loaded.refresh()
+        self._is_outdated = False
+
+    def _refresh_outdated(self) -> None:
+        if self._is_outdated:
+            self.refresh()
+
+    def _refreshed(self) -> tuple[Any, Any]:
+        """Java's operations of the table, and its metadata as they are by now."""
+        operations = self._loaded.operations()
+        base = operations.refresh()
+        self._is_outdated = False
+        return operations, base
 
     def head(self, ref: str) -> int | None:
         """The snapshot that ``ref`` points at, None without such a ref."""
@@ -85,15 +107,11 @@ class IcebergTable:
 
     def partitions(self) -> list[str]:
         """The table's partition fields, spelled as in a stream.toml."""
-        schema = self._table.schema()
-        return [
-            spelled(str(schema.findColumnName(field.sourceId())), str(field.transform().toString()))
-            for field in self._table.spec().fields()
-        ]
+        return _partitions(self._loaded)
 
     def partition_names(self) -> frozenset[str]:
         """The names of partition fields that no column may have, as ``zip_trunc``."""
-        fields = self._table.spec().fields()
+        fields = self._loaded.spec().fields()
         return frozenset(str(field.name()) for field in fields if not field.transform().isIdentity())
 
     def branches(self) -> list[str]:
@@ -102,16 +120,16 @@ class IcebergTable:
 
     def location(self) -> str:
         """The address of the table's folder, ``s3://…``."""
-        return str(self._table.location())
+        return str(self._loaded.location())
 
     def schema(self) -> dict[str, Any]:
         """Iceberg's JSON of the table's columns, with their field ids. No I/O."""
-        found: dict[str, Any] = json.loads(self._schema_text(self._table.schema()))
+        found: dict[str, Any] = json.loads(self._schema_text(self._loaded.schema()))
         return found
 
     def properties(self) -> Mapping[str, str]:
         """The table's properties. No I/O."""
-        return cast("Mapping[str, str]", self._table.properties())
+        return cast("Mapping[str, str]", self._loaded.properties())
 
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
         """Snapshots from the head of ``ref`` back to the oldest that is not expired. No I/O."""
@@ -204,8 +222,7 @@ class IcebergTable:
         came first, also since a snapshot was staged: the catalog compares the metadata file that was checked
         with its own.
         """
-        operations = self._table.operations()
-        base = operations.refresh()
+        operations, base = self._refreshed()
         if (heads := _heads(base, expected)) != dict(expected):
             raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         builder = self._metadata_from(base)
@@ -240,10 +257,12 @@ class IcebergTable:
         # Not read back: the next look at the table does.
         try:
             self._commit(operations, base, builder.build, expected)
+            if properties:
+                self._refresh_outdated()
         except CommitRefused:
             # After a lost answer, the catalog's client asks again, and is refused by what it has committed.
             wanted = {**expected, **targets}
-            if _heads(operations.refresh(), wanted) != wanted:
+            if _heads(self._refreshed()[1], wanted) != wanted:
                 raise
 
     def change_schema(
@@ -258,8 +277,7 @@ class IcebergTable:
         only if the refs of ``expected`` are there and the table follows the schema ``before`` (a digest;
         empty: the declared one). As ``schema_change.with_columns`` says; ``ids``: of the schemas that this
         follows. Raises CommitRefused."""
-        operations = self._table.operations()
-        base = operations.refresh()
+        operations, base = self._refreshed()
         if (heads := _heads(base, expected)) != dict(expected):
             raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         if (found := followed_digest(base.properties())) != before:
@@ -268,9 +286,10 @@ class IcebergTable:
         metadata = with_columns(self._jvm, self._table, base, columns, properties, came)
         try:
             self._commit(operations, base, lambda: metadata, expected)
+            self._refresh_outdated()
         except CommitRefused:
             # As in change_refs.
-            if followed_digest(operations.refresh().properties()) != properties[SCHEMA]:
+            if followed_digest(self._refreshed()[1].properties()) != properties[SCHEMA]:
                 raise
 
     def refusal(self, columns: pa.Schema) -> str:
@@ -286,22 +305,24 @@ class IcebergTable:
         Iceberg does not commit it: if the answer to its own commit is lost, it refreshes and sets ``main`` to
         what it finds committed, whatever ``main`` has become. Raises SnapshotDiffers.
         """
-        found, io = None if files_of is None else self._table.snapshot(files_of), self._table.io()
+        # Not `_table` until apply(), which reads it again: a request of a REST catalog.
+        found, io = None if files_of is None else self._table.snapshot(files_of), self._loaded.io()
         removed = list(found.removedDataFiles(io)) if found else []
         if removed:
-            update = self._table.newOverwrite()
+            update = self._loaded.newOverwrite()
         else:
             # Without files there is nothing to merge.
-            update = self._table.newAppend() if files else self._table.newFastAppend()
+            update = self._loaded.newAppend() if files else self._loaded.newFastAppend()
         for file in removed:
             update.deleteFile(file)
         for file in found.addedDataFiles(io) if found else ():
             (update.addFile if removed else update.appendFile)(file)
-        ours = list(data_files(self._jvm, self._table, self.partitions(), files))
+        ours = list(data_files(self._jvm, self._loaded, _partitions(self._loaded), files))
         for file in ours:
             update.appendFile(file)
         # As one text, as in _snapshot.
         said = json.loads(self._text_of(with_properties(update, properties).apply()))
+        self._is_outdated = False
         if missing := not_removed(said["summary"], len(removed)):
             raise CommitRefused(f"{self.name}: {missing} files of snapshot {files_of} were rewritten")
         # The one that apply() has read:
@@ -323,7 +344,7 @@ class IcebergTable:
         """Raises CommitRefused if another commit came first, ClockSetBack if the clock is behind the
         table."""
         with self.committing():
-            commit(self._spark, self.name, operations, base, built(), expected)
+            self._is_outdated = commit(self._spark, self.name, operations, base, built(), expected)
 
     def committing(self) -> AbstractContextManager[None]:
         """As :func:`clock.committing`, around Spark's commits to this table."""
@@ -354,6 +375,14 @@ class IcebergTable:
 
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
+
+
+def _partitions(table: Any) -> list[str]:
+    schema = table.schema()
+    return [
+        spelled(str(schema.findColumnName(field.sourceId())), str(field.transform().toString()))
+        for field in table.spec().fields()
+    ]
 
 
 def _heads(metadata: Any, names: Iterable[str]) -> dict[str, int | None]:

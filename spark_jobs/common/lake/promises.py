@@ -7,6 +7,7 @@ from functools import lru_cache
 from pyspark.sql import SparkSession
 
 from sluice.catalog_check import kept
+from sluice.clients.catalogs.errors import asking
 from sluice.clients.catalogs.rest import BoundedCatalog
 from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, REST
 from spark_jobs.common.lake.expected_refs import PREFIX, catalog_of, properties_of
@@ -25,5 +26,6 @@ def check(spark: SparkSession) -> None:
 @lru_cache(maxsize=4)
 def _check(properties: tuple[tuple[str, str], ...]) -> None:
     given = dict(properties)
-    other = BoundedCatalog(given)
-    kept.check(catalog_of(properties), other, given[CHECK_NAMESPACE], given["uri"])
+    with asking("the lake's catalog"):
+        one, other = catalog_of(properties), BoundedCatalog(given)
+    kept.check(one, other, given[CHECK_NAMESPACE], given["uri"])

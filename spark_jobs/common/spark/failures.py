@@ -12,6 +12,8 @@ from sluice.core.tables.file_removal import missing_message
 _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 # Text of Iceberg's S3InputStream. Other files, such as a checkpoint's, are not in these folders.
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
+# A REST catalog's, by Iceberg's client.
+_REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.(?:NotAuthorized|Forbidden)Exception: (.+)")
 # Errors of a catalog's database, by the drivers of MariaDB and PostgreSQL; sinks have no other in Java.
 _SQL_ERROR = r"(?:java\.sql\.SQL\w*Exception|org\.postgresql\.util\.PSQLException): (?:\(conn=\d+\) )?"
 _SQL_REFUSED = re.compile(
@@ -65,13 +67,17 @@ class LakeFileMissing(Unrecoverable):
 
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; Refused or Unreachable if the catalog's database refuses the login or is not verified; else the
-    error itself."""
+    its text; Refused or Unreachable if its client or its driver says that the catalog refuses the login, or
+    is not verified; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
-    found = _MISSING_FILE.search(str(error))
-    if found is not None:
+    if found := _MISSING_FILE.search(str(error)):
         return LakeFileMissing(missing_message(found[1]))
+    if found := _REFUSED.search(str(error)):
+        # Imports the clients of catalogs, which not every process has.
+        from sluice.clients.catalogs.errors import refused
+
+        return refused("the lake's catalog", found[1])
     return _of_database(str(error)) or error
 
 
@@ -79,7 +85,6 @@ def _of_database(text: str) -> Exception | None:
     refusal, unverified = _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
     if refusal is None and unverified is None:
         return None
-    # A producer without Spark has none of PyIceberg.
     from sluice.clients.catalogs import errors
 
     if refusal is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -23,13 +22,6 @@ from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.s3 import S3
 from tests.services.catalog.raw_table import CLIENT, RawTable
 from tests.support.services import Services
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    made = Services(tmp_path_factory.mktemp("rest-catalog"))
-    yield made
-    made.stop()
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 from sluice.catalog_check import kept, trial
 from sluice.catalog_check.kept import CatalogBroken
 from tests.support.raising import raising
-from tests.unit.catalog_check.broken_catalogs import RequiresOnlyWhatItSets, opened
+from tests.unit.catalog_check.sqlite import RequiresNothing, opened
 
 
 @pytest.fixture
@@ -66,23 +66,18 @@ def test_what_another_hand_wrote_counts_for_nothing(tmp_path: Path, trials: list
 
 def test_a_broken_catalog_is_refused_each_time_by_the_promise(tmp_path: Path, trials: list[str]) -> None:
     for _ in range(2):
-        with raising(CatalogBroken, "https://catalog.test", "untouched-ref", "expected refused", "Fix: "):
-            check(tmp_path, RequiresOnlyWhatItSets)
+        with raising(CatalogBroken, "https://catalog.test", "stale-publish", "expected refused", "Fix: "):
+            check(tmp_path, RequiresNothing)
     assert len(trials) == 2, "it may be another version of the server by now"
     assert kept.read(opened(tmp_path), "scratch") is None
     known = kept.found(opened(tmp_path), "scratch")
     assert known is not None
-    assert (known.version, known.broken) == (kept.VERSION, "untouched-ref")
-
-
-class AcceptsAll(SqlCatalog):
-    def commit_table(self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> Any:
-        return super().commit_table(table, (), updates)
+    assert (known.version, known.broken) == (kept.VERSION, "stale-publish")
 
 
 def test_a_broken_catalog_that_was_repaired_is_used(tmp_path: Path, trials: list[str]) -> None:
     with raising(CatalogBroken, "stale-publish"):
-        check(tmp_path, AcceptsAll)
+        check(tmp_path, RequiresNothing)
     check(tmp_path)
     known = kept.found(opened(tmp_path), "scratch")
     assert known is not None
@@ -92,7 +87,7 @@ def test_a_broken_catalog_that_was_repaired_is_used(tmp_path: Path, trials: list
     assert json.loads(text).keys() == {"version", "at"}
 
 
-class RefusesProperties(AcceptsAll):
+class RefusesProperties(RequiresNothing):
     def commit_table(self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> Any:
         if any(isinstance(one, SetPropertiesUpdate) for one in updates):
             raise ServerError("no properties here")

@@ -15,7 +15,7 @@ from sluice.cli import catalog_check
 from sluice.cli.base import UsageError
 from sluice.cli.installation import Installation
 from tests.support.raising import raising
-from tests.unit.catalog_check.broken_catalogs import RequiresNothing, opened
+from tests.unit.catalog_check.sqlite import RequiresNothing, opened
 
 PLATFORM = SimpleNamespace(
     lake=SimpleNamespace(

@@ -36,6 +36,9 @@ def test_a_rest_catalog_is_told_the_same_by_both_clients() -> None:
         "oauth2-server-uri": "https://idp.test/t",
         "scope": "a b",
         CHECK_NAMESPACE: "sluice_check",
+        "token-exchange-enabled": "false",
+        "rest.client.connection-timeout-ms": "5000",
+        "rest.client.socket-timeout-ms": "60000",
     }
     assert made.spark() == expected
     assert expected.items() <= made.pyiceberg(S3_KEYS).items()

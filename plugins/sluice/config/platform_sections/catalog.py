@@ -13,8 +13,9 @@ from sluice.config.reading.urls import VISIBLE, check_url
 from sluice.config.reading.values import shown
 
 SQL, REST = "sql", "rest"
-# For a statement in the database, which reads or swaps one pointer; and for an answer of any catalog.
-STATEMENT_SECONDS, ANSWER_SECONDS = 45, 60
+# For a statement in the database, which reads or swaps one pointer; for an answer of any catalog; and for a
+# connection to a REST server.
+STATEMENT_SECONDS, ANSWER_SECONDS, CONNECT_SECONDS = 45, 60, 5
 POSTGRESQL, MYSQL = "postgresql", "mysql"
 # The scheme of the uri of `sql` -> the usual port.
 PORTS = {POSTGRESQL: 5432, MYSQL: mysql.PORT}
@@ -140,6 +141,11 @@ class Catalog:
             # Java's client would exchange it for another one after an hour.
             "token-refresh-enabled": "false" if self.token else "",
             "credential": self.credential,
+            # It would be exchanged there, too, for one more: few servers of tokens do that for a client.
+            "token-exchange-enabled": "false" if self.credential else "",
+            # Without end by default.
+            "rest.client.connection-timeout-ms": str(CONNECT_SECONDS * 1000),
+            "rest.client.socket-timeout-ms": str(ANSWER_SECONDS * 1000),
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
             CHECK_NAMESPACE: self.check_namespace,

@@ -1,0 +1,132 @@
+"""A token is renewed before it expires, and counts until then if that does not succeed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import requests
+from pyiceberg.exceptions import OAuthError, ServiceUnavailableError
+
+from sluice.clients.catalogs import tokens
+from sluice.clients.catalogs.tokens import RETRY_SECONDS, RenewedToken
+from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy
+from tests.support.raising import raising
+from tests.support.token_gate import TOKENS, TokenGate
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(tokens, "monotonic", made)
+    return made
+
+
+@pytest.fixture
+def gate() -> TokenGate:
+    return TokenGate({"me": ("secret", "")}, seconds=100)
+
+
+@pytest.fixture
+def server(gate: TokenGate) -> Iterator[CatalogProxy]:
+    with CatalogProxy("http://127.0.0.1:1", gate) as made:
+        yield made
+
+
+def token(server: CatalogProxy, credential: str = "me:secret") -> RenewedToken:
+    return RenewedToken(requests.Session(), f"{server.url}{TOKENS}", credential, None, {"scope": "catalog"})
+
+
+def test_it_is_renewed_in_the_last_tenth_of_its_life(
+    server: CatalogProxy, gate: TokenGate, clock: Clock
+) -> None:
+    found = token(server)
+    first = found.auth_header()
+    clock.now += 89
+    assert found.auth_header() == first
+    clock.now += 2
+    second = found.auth_header()
+    assert second != first
+    clock.now += 89
+    assert found.auth_header() == second
+    assert len(gate.granted) == 2
+
+
+def test_a_token_of_a_day_is_renewed_minutes_before_its_end(
+    server: CatalogProxy, gate: TokenGate, clock: Clock
+) -> None:
+    gate.seconds = 86_400
+    found = token(server)
+    clock.now += gate.seconds - tokens.MOST_BEFORE_SECONDS - 1
+    found.auth_header()
+    assert len(gate.granted) == 1
+    clock.now += 2
+    found.auth_header()
+    assert len(gate.granted) == 2
+
+
+def test_it_counts_while_the_server_of_tokens_is_down_and_no_longer(
+    server: CatalogProxy, gate: TokenGate, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    found = token(server)
+    first = found.auth_header()
+    gate.is_down = True
+    clock.now += 91
+    server.requests()
+    for _ in range(3):
+        assert found.auth_header() == first
+    assert len(server.requests()) == 1, "not at each request"
+    assert "9 s left" in caplog.text
+    clock.now += RETRY_SECONDS
+    assert found.auth_header() == first
+    assert len(server.requests()) == 1
+    clock.now += RETRY_SECONDS
+    with raising(ServiceUnavailableError):
+        found.auth_header()
+    gate.is_down = False
+    assert found.auth_header() != first
+
+
+def test_a_refused_login_has_the_words_of_the_server(server: CatalogProxy) -> None:
+    with raising(OAuthError, "invalid_client", "another secret") as caught:
+        token(server, "me:guessed")
+    assert "guessed" not in str(caught.value)
+
+
+def test_one_that_does_not_say_how_long_it_counts_is_kept(
+    server: CatalogProxy, gate: TokenGate, clock: Clock
+) -> None:
+    def says_nothing(asked: Asked, ask: Ask) -> Answer:
+        return Answer(
+            200, b'{"access_token": "t", "token_type": "bearer"}', {"Content-Type": "application/json"}
+        )
+
+    server.rule = says_nothing
+    found = token(server)
+    clock.now += 10**6
+    assert found.auth_header() == "Bearer t"
+    assert len(server.requests()) == 1
+
+
+def test_the_old_token_is_not_sent_to_the_server_of_tokens(
+    server: CatalogProxy, gate: TokenGate, clock: Clock
+) -> None:
+    """Two logins in one request are refused by some."""
+    sent: list[str] = []
+
+    def noted(asked: Asked, ask: Ask) -> Answer | None:
+        sent.append(asked.headers.get("authorization", ""))
+        return gate(asked, ask)
+
+    server.rule = noted
+    found = token(server)
+    clock.now += 91
+    found.auth_header()
+    assert sent == ["", ""]
