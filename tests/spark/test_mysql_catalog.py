@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import replace
 from itertools import count
@@ -17,7 +15,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from local.stack.stack import wait_until
 from sluice.clients.lake.catalog import Lake
 from sluice.config.platform import Platform
 from sluice.config.platform_sections import catalog as catalog_section
@@ -25,7 +22,6 @@ from sluice.config.platform_sections.catalog import MYSQL
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.errors import Unreachable
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
-from spark_jobs.common.lake.writer_lease import run_with_lease
 from spark_jobs.common.spark.failures import failure_line
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.lakehouse import Stream, commit
@@ -94,31 +90,6 @@ def test_of_two_publishes_one_is_accepted(stream: Stream) -> None:
     mine.change_refs({MAIN: main, writer.branch: branch}, {MAIN: branch})
     with raising(CommitRefused):
         other.change_refs({MAIN: main, writer.branch: branch}, {writer.branch: None})
-
-
-@ON_MYSQL
-@pytest.mark.exhaustive
-def test_a_running_writer_publishes_again_what_a_restored_catalog_lost(stream: Stream) -> None:
-    def published(each: int) -> Callable[[], bool]:
-        return lambda: stream.summaries()[0].get("end-offsets") == f'{{"0": {each}, "1": {each}}}'
-
-    writer, stop = stream.writer(), threading.Event()
-    with ThreadPoolExecutor(1) as pool:
-        loop = pool.submit(
-            run_with_lease, writer, lambda: stream.consume(writer, writer.acquire()).until(stop)
-        )
-        try:
-            wait_until("the lease", lambda: bool(stream.summaries()), 60, 0.1)
-            before = stream.metadata_location()
-            stream.send(3)
-            wait_until("the first load", published(3), 60, 0.1)
-            stream.restore_catalog(before)
-            stream.send(2)
-            wait_until("both loads", published(5), 60, 0.1)
-        finally:
-            stop.set()
-        loop.result(60)
-    stream.assert_exact(5)
 
 
 def opened(platform: Platform) -> Callable[[], object]:

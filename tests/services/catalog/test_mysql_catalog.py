@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -22,20 +21,13 @@ from tests.support.raising import raising
 from tests.support.services import Services
 
 
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    made = Services(tmp_path_factory.mktemp("mysql-catalog"))
-    made.minio  # noqa: B018
-    yield made
-    made.stop()
-
-
 def declared(services: Services, **changed: Any) -> Platform:
     found = services.on_mysql("consumer")
     return replace(found, lake=replace(found.lake, catalog=replace(found.lake.catalog, **changed)))
 
 
 def test_it_keeps_what_a_writer_relies_on_by_the_rights_of_its_roles(services: Services) -> None:
+    services.minio  # noqa: B018
     consumer = services.on_mysql("consumer")
     with closing(Lake.open(consumer)) as one, closing(Lake.open(consumer)) as other:
         with raising(Missing, "no tables yet"), asking("table raw.t"):
