@@ -30,7 +30,7 @@ class TableKeys:
 
     s3: S3
     session_token: str = field(repr=False)
-    received: float
+    received: float = field(compare=False)
     ends: float | None = None
 
     @property

@@ -83,12 +83,7 @@ class Vended:
             return known
         with self._lock:
             known = self._keys.get(table)
-            if known is not None and (not known.is_due(now) or self._waits(table, known, now)):
-                return known
-            return self.renewed(table)
-
-    def _waits(self, table: str, known: TableKeys, now: float) -> bool:
-        return not known.has_ended(now) and now < self._retry_at.get(table, 0)
+            return known if known is not None and not known.is_due(now) else self.renewed(table)
 
     def renew_due(self) -> None:
         """Renew what is due of all tables, so that workers find good keys in their tasks. Raises as
@@ -97,20 +92,22 @@ class Vended:
             self.keys(table)
 
     def renewed(self, table: str) -> TableKeys:
-        """Keys that the catalog is asked for now; those that there are if it does not answer, as long as they
-        have not ended. Raises as :meth:`keys`."""
+        """Keys that the catalog is asked for now, but not again within RETRY_SECONDS; those that there are if
+        it does not answer, as long as they have not ended. Raises as :meth:`keys`."""
         with self._lock:
-            self._retry_at[table] = time.time() + RETRY_SECONDS
+            known, now = self._keys.get(table), time.time()
+            if known is not None and not known.has_ended(now) and now < self._retry_at.get(table, 0):
+                return known
+            self._retry_at[table] = now + RETRY_SECONDS
             try:
-                self._ask(table)
+                return self._ask(table)
             except ClientError as error:
-                known = self._keys.get(table)
-                if known is None or known.has_ended(time.time()):
+                if known is None or known.has_ended(now):
                     raise
                 log.warning("keys of table not renewed table=%s: %s", table, error)
-            return self._keys[table]
+                return known
 
-    def _ask(self, table: str) -> None:
+    def _ask(self, table: str) -> TableKeys:
         # PyIceberg takes a second to import, and most tasks end before their keys.
         from sluice.clients.catalogs.errors import asking, missing
         from sluice.clients.catalogs.pointers import opened
@@ -122,10 +119,9 @@ class Vended:
         if pointer is None:
             raise missing(f"table {table}")
         keys = table_keys(table, pointer.properties, self._s3, time.time())
-        known = self._keys.get(table)
-        if known is None or keys.last > known.last:
-            self._keys[table] = keys
-        log.info("keys of table renewed table=%s ends=%s", table, self._keys[table].ends)
+        self._keys[table] = keys
+        log.info("keys of table renewed table=%s ends=%s", table, keys.ends)
+        return keys
 
 
 def _of_driver(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -32,7 +33,8 @@ class Keys(Protocol):
 
 
 class RoutedClient:
-    """In place of boto3's client, with its methods, whose arguments are named.
+    """In place of boto3's client, with its methods, whose arguments are named; of those that read
+    from a file ``upload_fileobj``.
 
     A request for an object of a table is sent with the table's keys, and once more with new ones if these
     have ended, or were revoked. Raises also Refused, if the table's keys do not suffice, and what ``keys``
@@ -59,14 +61,32 @@ class RoutedClient:
         return send
 
     def get_paginator(self, operation: str) -> Any:
-        """As boto3's; all pages are asked for with the same keys."""
+        """As boto3's, whose pages can be iterated."""
         return _Paginator(self, operation)
 
-    def paginator(self, operation: str, arguments: dict[str, Any]) -> Any:
-        """boto3's, of the client for these arguments."""
+    def pages(self, operation: str, arguments: dict[str, Any]) -> Iterator[Any]:
+        """Those of boto3's paginator, all with the same keys; with others if the first is refused."""
+
+        def of(client: Any) -> Iterator[Any]:
+            yield from client.get_paginator(operation).paginate(**arguments)
+
         table = None if operation in _USUAL else self._table(arguments)
-        client = self._usual if table is None else self._client(table, self._keys.keys(table))
-        return client.get_paginator(operation)  # type: ignore[call-overload]
+        if table is None:
+            yield from of(self._usual)
+            return
+        keys, has_begun = self._keys.keys(table), False
+        try:
+            for page in of(self._client(table, keys)):
+                has_begun = True
+                yield page
+            return
+        except ClientError as error:
+            if error_code(error) not in DENIED | ENDED:
+                raise
+            newer = self._keys.renewed(table)
+            if has_begun or newer == keys:
+                raise self._refused(table, arguments, error) from error
+        yield from of(self._client(table, newer))
 
     def _table(self, arguments: dict[str, Any]) -> str | None:
         place = arguments.get("Key", arguments.get("Prefix", ""))
@@ -81,8 +101,10 @@ class RoutedClient:
 
     def _send(self, table: str, name: str, arguments: dict[str, Any]) -> Any:
         keys = self._keys.keys(table)
-        body = arguments.get("Fileobj", arguments.get("Body"))
-        begin = body.tell() if body is not None and hasattr(body, "tell") else None
+        body = arguments.get("Fileobj")
+        begin = None if body is None else body.tell()
+        if body is not None:
+            arguments = {**arguments, "Fileobj": _StaysOpen(body)}
         try:
             return getattr(self._client(table, keys), name)(**arguments)
         except ClientError as error:
@@ -111,9 +133,22 @@ class RoutedClient:
         )
 
 
+class _StaysOpen:
+    """A file to be sent, which boto3 would close also if it was refused."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def close(self) -> None:
+        """Its owner does."""
+
+
 class _Paginator:
     def __init__(self, client: RoutedClient, operation: str) -> None:
         self._client, self._operation = client, operation
 
     def paginate(self, **arguments: Any) -> Any:
-        return self._client.paginator(self._operation, arguments).paginate(**arguments)
+        return self._client.pages(self._operation, arguments)

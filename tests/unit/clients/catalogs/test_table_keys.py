@@ -36,6 +36,8 @@ def test_the_answer_says_how_its_bucket_is_reached() -> None:
     assert (found.session_token, found.received, found.ends) == ("token-of-table", 1000, 1300)
     assert "secret-of-table" not in repr(found)
     assert "token-of-table" not in repr(found)
+    # Given again, they need no new connections.
+    assert found == table_keys("raw.a", ANSWER, ROLE, 1010)
     few = {key: ANSWER[key] for key in ("s3.access-key-id", "s3.secret-access-key")}
     found = table_keys("raw.a", few | {"s3.region": "us-west-2"}, ROLE, 1000)
     assert (found.s3.endpoint, found.s3.region) == ("http://minio:9000", "us-west-2")
@@ -113,8 +115,18 @@ def test_a_catalog_that_gives_the_same_again_is_not_asked_at_each_request(catalo
     for _ in range(10):
         keys.keys("raw.a")
     assert len(catalog.asked) == 2
-    catalog.now, catalog.seconds = catalog.now + RETRY_SECONDS, 60
+    catalog.now, catalog.seconds = catalog.now + 10, 60
     assert key(keys.keys("raw.a")) == "3"
+
+
+def test_keys_that_are_refused_are_not_asked_for_at_each_request(catalog: Catalog) -> None:
+    keys = Vended(ROLE, ())
+    keys.keys("raw.a")
+    catalog.now += RETRY_SECONDS
+    # Revoked: of several threads the first asks, and the others take what it got.
+    assert {key(keys.renewed("raw.a")) for _ in range(5)} == {"2"}
+    catalog.now += RETRY_SECONDS
+    assert key(keys.renewed("raw.a")) == "3"
 
 
 def test_keys_that_have_not_ended_outlive_a_catalog_that_does_not_answer(catalog: Catalog) -> None:

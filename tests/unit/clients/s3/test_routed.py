@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
 from typing import Any, cast
 
 import pytest
@@ -29,6 +30,9 @@ class Client:
     def _send(self, name: str, arguments: dict[str, Any]) -> str:
         body = arguments.get("Fileobj")
         self.sent.append((name, body.read() if body else arguments.get("Key", arguments.get("Prefix"))))
+        if body:
+            # As boto3 does, also if it is refused.
+            body.close()
         if self.refuses:
             raise ClientError({"Error": {"Code": self.refuses}}, name)
         return self.name
@@ -48,8 +52,9 @@ class Client:
     def get_paginator(self, operation: str) -> Any:
         return self
 
-    def paginate(self, **arguments: Any) -> str:
-        return self._send("pages", arguments)
+    def paginate(self, **arguments: Any) -> Iterator[str]:
+        # Asked for when they are iterated.
+        yield self._send("pages", arguments)
 
 
 class Keys:
@@ -87,10 +92,10 @@ def test_a_request_has_the_keys_of_its_table(clients: dict[str, Client]) -> None
         "of another key": client.get_object(Bucket="lake", Key="ledger/a/1"),
         "its list": client.list_objects_v2(Bucket="lake", Prefix="a/data/"),
         "another list": client.list_objects_v2(Bucket="lake", Prefix="ledger/"),
-        "its pages": client.get_paginator("list_objects_v2").paginate(Bucket="lake", Prefix="a/data/"),
+        "its pages": next(client.get_paginator("list_objects_v2").paginate(Bucket="lake", Prefix="a/data/")),
         "its versions": client.list_object_versions(Bucket="lake", Prefix="a/"),
-        "pages of versions": client.get_paginator("list_object_versions").paginate(
-            Bucket="lake", Prefix="a/"
+        "pages of versions": next(
+            client.get_paginator("list_object_versions").paginate(Bucket="lake", Prefix="a/")
         ),
     }
     own = {name for name, answered in asked.items() if answered == "one"}
@@ -119,6 +124,16 @@ def test_keys_that_do_not_suffice_are_the_catalogs_matter(
         client.get_object(Bucket="lake", Key="a/1")
     assert e.value.code is ErrorCode.CATALOG_KEYS
     assert len(clients[names[-1]].sent) == 1
+
+
+def test_pages_are_asked_for_again_with_new_keys_or_refused(clients: dict[str, Client]) -> None:
+    clients["one"].refuses = "ExpiredToken"
+    pages = made(clients, "one", "two").get_paginator("list_objects_v2")
+    assert list(pages.paginate(Bucket="lake", Prefix="a/")) == ["two"]
+    pages = made(clients, "one").get_paginator("list_objects_v2")
+    with raising(Refused, "s3://lake/a/ (ExpiredToken)", "Fix:"):
+        list(pages.paginate(Bucket="lake", Prefix="a/"))
+    assert list(pages.paginate(Bucket="lake", Prefix="ledger/")) == ["usual"]
 
 
 def test_other_failures_stay_as_they_are(clients: dict[str, Client]) -> None:
