@@ -277,7 +277,9 @@ class BatchLogWriter:
     def record(self, batches: Sequence[Batch]) -> None:
         self._world.point("record batches")
 
-    def note_restore(self, main: Sequence[Batch], now_ms: int, writer: str) -> None:
+    def note_restore(
+        self, main: Sequence[Batch], now_ms: int, writer: str, ends: Mapping[int, int] | None = None
+    ) -> None:
         self._world.point("newest recorded batches")
 
 

@@ -62,7 +62,8 @@ log = logging.getLogger(__name__)
 
 # Snapshots of the table that are kept; more of them for a query that has read none of them.
 KEEP_SNAPSHOTS = 20
-# Batches whose loaded rows are in snapshots only: fewer than are kept.
+# Batches whose loaded rows are in snapshots only: fewer than are kept. A catalog that expires snapshots by
+# itself may keep one: there each batch is recorded at once.
 RECORD_INTERVAL = 10
 # Records of a batch whose rows are written as one file, and read back, instead of as one per topic partition.
 SMALL_BATCH = 25_000
@@ -135,7 +136,9 @@ class StreamWriter(WriterLease):
         self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
         self.quarantine.settle(self.branch, self.state.rejected, self.state.ends, self.check_lease)
         self.state.rejected = self.quarantine.with_malformed(self.state.rejected)
-        self.batches.note_restore(recent, self.acquired_at, self.branch)
+        # Whoever expires snapshots by other rules may have left none of a batch.
+        known = ends if self.platform.lake.is_maintained_by_catalog else None
+        self.batches.note_restore(recent, self.acquired_at, self.branch, known)
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)
@@ -309,7 +312,8 @@ class StreamWriter(WriterLease):
 
     def _record_rows(self, name: str) -> None:
         """Record the newest batches and their rows outside of what expires, if they are many."""
-        if len(self.state.unrecorded) >= RECORD_INTERVAL:
+        interval = 1 if self.platform.lake.is_maintained_by_catalog else RECORD_INTERVAL
+        if len(self.state.unrecorded) >= interval:
             self.store.record(name, self.state.unrecorded)
             # Their snapshots are kept, for their rows.
             count, log_ms = len(self.state.unrecorded), self.table.metadata_log()

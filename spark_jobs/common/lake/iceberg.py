@@ -16,7 +16,7 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.lake import BY_CATALOG, CATALOG, MAINTENANCE
 from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.columns import Came
@@ -25,7 +25,7 @@ from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
-from spark_jobs.common.lake.expected_refs import CommitRefused, commit
+from spark_jobs.common.lake.expected_refs import PREFIX, CommitRefused, commit
 from spark_jobs.common.lake.followed import schema_change
 from spark_jobs.common.lake.followed.documents import SCHEMA, followed_digest
 from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
@@ -169,7 +169,10 @@ class IcebergTable:
     def expirable(self, keep: int, before_ms: int) -> list[int]:
         """Snapshots of ``main`` behind its newest ``keep`` and from before ``before_ms`` (since 1970), and
         those from an hour before that which no ref reaches. None that a branch or a tag points at, and none
-        of maintenance from the day before ``before_ms``. No I/O."""
+        of maintenance from the day before ``before_ms``. None at all where the catalog expires snapshots by
+        itself. No I/O."""
+        if self._spark.conf.get(f"{PREFIX}{MAINTENANCE}", "") == BY_CATALOG:
+            return []
         main = list(self.snapshots(MAIN))
         older = [*dropwhile(lambda snapshot: snapshot.at_ms >= before_ms, main[keep:])]
         reached = {snapshot.id for snapshot in main}
