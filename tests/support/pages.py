@@ -270,7 +270,8 @@ class FakeSources(Sources):
 @dataclass
 class Made:
     """The app over made-up results, and what a test may turn. ``past``: events of the pages' history;
-    ``logs``: program -> lines, or why there are none; ``schema``: the stream's, likewise."""
+    ``logs``: program -> lines, or why there are none; ``schema``: the stream's, likewise;
+    ``left_to_catalog``: by the platform file."""
 
     app: FastAPI
     results: FakeResults
@@ -283,13 +284,14 @@ class Made:
     logs: dict[str, list[str] | ClientError] = field(default_factory=dict)
     schema: StreamSchema | ClientError = field(default_factory=lambda: StreamSchema([Column("id", "long")]))
     token: str | None = TOKEN
+    left_to_catalog: list[str] = field(default_factory=list)
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
         made = FakeSources(lambda *_: self.results.read, lambda: self.progress.read)
         made.__dict__ |= {
             "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
-            "schema": self._schema, "log": self._log,
+            "schema": self._schema, "log": self._log, "left_to_catalog": lambda: self.left_to_catalog,
             "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made

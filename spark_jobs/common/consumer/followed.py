@@ -10,6 +10,7 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.schema_versions.declared import Contradiction, message_of_table, schema_of_table
+from sluice.core.schema_versions.documents import beside
 from sluice.core.schema_versions.followed import AVRO, PROTOBUF
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.lake import tables
@@ -23,7 +24,9 @@ def followed_by(spark: SparkSession, platform: Platform, spec: StreamSpec) -> st
     digest = documents.followed_digest(table.properties()) if table is not None else ""
     if not digest:
         return ""
-    return documents.read(connect(platform.s3), str(table.location()), digest, ending_of(spec))
+    return documents.read(
+        connect(platform.s3), beside(str(table.location()), table.properties()), digest, ending_of(spec)
+    )
 
 
 def ending_of(spec: StreamSpec) -> str:

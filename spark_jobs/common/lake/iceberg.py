@@ -20,6 +20,7 @@ from sluice.config.platform_sections.lake import BY_CATALOG, CATALOG, MAINTENANC
 from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.columns import Came
+from sluice.core.schema_versions.documents import beside
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake.clock import committing, now_ms
@@ -103,6 +104,10 @@ class IcebergTable:
     def location(self) -> str:
         """The address of the table's folder, ``s3://…``."""
         return str(self._table.location())
+
+    def documents(self) -> str:
+        """The address of the folder that has the table's documents, ``s3://…``."""
+        return beside(self.location(), self.properties())
 
     def schema(self) -> dict[str, Any]:
         """Iceberg's JSON of the table's columns, with their field ids. No I/O."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -11,10 +12,11 @@ from sluice.config.reading.toml import ConfigError
 
 # The catalog's name in Spark, and in its database.
 CATALOG = "lake"
+_ADDRESS = re.compile(r"s3://[^/?#\s']+(/[^?#\s']+)*/?")
 # Who compacts, expires snapshots and deletes files.
 BY_SLUICE, BY_CATALOG = "sluice", "catalog"
-# Among the properties of Iceberg's clients, which do not know it.
-MAINTENANCE = "sluice.maintenance"
+# Among the properties of Iceberg's clients, which do not know them.
+MAINTENANCE, DOCUMENTS, BUCKET_LISTS = "sluice.maintenance", "sluice.documents", "sluice.bucket-lists"
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,11 @@ class Lake:
         "who compacts tables, expires snapshots and deletes files: `sluice`, or `catalog`, for a "
         "[managed catalog](#a-managed-catalog) that does so by itself; the same in all files",
     ] = BY_SLUICE
+    documents: Annotated[
+        str,
+        "`s3://` address below which new tables have their batch log, loaded rows and other documents; "
+        "empty: in the table's own folder; the same in all files",
+    ] = ""
     bucket_lists: Annotated[
         bool,
         "false: objects of the warehouse's bucket cannot be listed, and have no versions, as of a "
@@ -39,21 +46,42 @@ class Lake:
     def is_maintained_by_catalog(self) -> bool:
         return self.maintenance == BY_CATALOG
 
+    def left_to_catalog(self) -> list[str]:
+        """What is not done, and what cannot be shown, by these declarations: a line each, for people."""
+        found = []
+        if self.is_maintained_by_catalog:
+            found.append(
+                "The catalog compacts, expires snapshots and deletes files by itself, by declaration: "
+                "maintenance is skipped here. Of its rewrites the offsets are compared, and no other values."
+            )
+        if not self.bucket_lists:
+            found.append(
+                "Files that no table names cannot be looked for: the bucket is not listed by declaration. "
+                "Delete markers, and files that were overwritten with as many bytes, are not seen either."
+            )
+        return found
+
     @property
     def _place(self) -> dict[str, str]:
         # A server decides by itself where tables are; what it calls a warehouse is a name.
         return {} if self.catalog.type == REST else {"warehouse": self.warehouse}
 
+    @property
+    def _declared(self) -> dict[str, str]:
+        maintained = {MAINTENANCE: BY_CATALOG} if self.is_maintained_by_catalog else {}
+        placed = {DOCUMENTS: self.documents.rstrip("/")} if self.documents else {}
+        return maintained | placed | ({} if self.bucket_lists else {BUCKET_LISTS: "false"})
+
     def spark(self) -> dict[str, str]:
         """Properties of Iceberg's Java catalog, without those of S3."""
-        maintained = {MAINTENANCE: BY_CATALOG} if self.is_maintained_by_catalog else {}
-        return self._place | self.catalog.spark() | maintained
+        return self._place | self.catalog.spark() | self._declared
 
     def pyiceberg(self, s3: S3) -> dict[str, str]:
         """Properties of PyIceberg's catalog and of its files."""
         properties = {
             **self._place,
             **self.catalog.pyiceberg(),
+            **self._declared,
             "s3.region": s3.region,
             "s3.access-key-id": s3.access_key,
             "s3.secret-access-key": s3.secret_key,
@@ -71,4 +99,14 @@ def check(lake: Lake, where: str) -> None:
         raise ConfigError(
             f"{where}: bucket_lists is false and maintenance is {lake.maintenance!r}, which lists the bucket "
             f'to delete files. Fix: write maintenance = "{BY_CATALOG}", or leave out bucket_lists'
+        )
+    if lake.documents and not _ADDRESS.fullmatch(lake.documents):
+        raise ConfigError(
+            f"{where}: documents is {lake.documents!r}, no address of a bucket's folder. Fix: write "
+            "s3://bucket/folder"
+        )
+    if not lake.bucket_lists and not lake.documents:
+        raise ConfigError(
+            f"{where}: bucket_lists is false and documents is missing: what a writer keeps beside a table is "
+            "listed. Fix: add documents, an s3:// address in a bucket that can be listed"
         )

@@ -103,7 +103,7 @@ class TableContents:
             try:
                 return self._verify(before, earlier)
             except Refused as error:
-                # What the base has and the table does not any more, whoever maintains it may have deleted.
+                # A catalog that maintains the table may delete what the base has and the table has not.
                 if before is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
                     raise
                 log.warning("%s: the whole tables are verified, since a file is gone: %s", self.table, error)

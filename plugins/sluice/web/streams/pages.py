@@ -87,6 +87,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
             batches=live.batches,
             schema=schema,
             schema_error=schema_error,
+            left_to_catalog=_left_to_catalog(data),
             events=events,
             events_error=events_error,
             logs=_logs(spec, data) if who.may_read_log(stream) else None,
@@ -129,6 +130,14 @@ def _logs(spec: StreamSpec, data: Sources) -> Mapping[str, list[str]]:
         except ClientError as error:
             found[component] = [formats.public(str(error))]
     return found
+
+
+def _left_to_catalog(data: Sources) -> list[str]:
+    """What is left to the catalog by declaration, or why that is not known."""
+    try:
+        return data.left_to_catalog()
+    except ConfigError as error:
+        return [f"not known: {error}"]
 
 
 def _schema(spec: StreamSpec, data: Sources) -> tuple[StreamSchema | None, str]:

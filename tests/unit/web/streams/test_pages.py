@@ -12,6 +12,8 @@ import pytest
 from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
+from sluice.config.platform_sections.catalog import Catalog
+from sluice.config.platform_sections.lake import Lake
 from sluice.config.streams import Declared
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
@@ -448,3 +450,14 @@ def test_a_stream_without_a_registry_has_its_columns(made: Made, client: TestCli
     made.schema = Unreachable("the catalog at 10.1.2.3:5432 does not answer")
     found = client.get(ONE)
     assert (found.status_code, "catalog at … does not answer" in section(found.text, "schema")) == (200, True)
+
+
+def test_what_is_left_to_the_catalog_is_said_where_it_is_declared(made: Made, client: TestClient) -> None:
+    assert "Left to the catalog" not in client.get(ONE).text
+    managed = Lake(
+        "s3://w", "s3://l", Catalog("rest", "https://c"), "catalog", "s3://d/d", bucket_lists=False
+    )
+    made.left_to_catalog = managed.left_to_catalog()
+    said = text_of(section(client.get(ONE).text, "left-to-catalog"))
+    assert "maintenance is skipped here" in said
+    assert "Files that no table names cannot be looked for: the bucket is not listed" in said

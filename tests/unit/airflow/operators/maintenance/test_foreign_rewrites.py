@@ -211,7 +211,7 @@ def test_a_rewrite_of_the_quarantine_is_compared_by_all_columns(world: World) ->
 def test_manifests_of_what_was_verified_that_are_deleted_make_the_whole_table_verified(
     world: World, kind: type[ReconciliationOperator]
 ) -> None:
-    """Whoever expires snapshots deletes manifests and their list one after another."""
+    """A catalog that expires snapshots deletes manifests and their list one after another."""
     world.run(kind)
     older = world.manifests()
     rewrite(world)
@@ -222,3 +222,12 @@ def test_manifests_of_what_was_verified_that_are_deleted_make_the_whole_table_ve
         path.unlink()
     world.is_managed = True
     world.run(kind)
+
+
+def test_of_a_bucket_that_is_not_listed_the_files_that_the_table_names_are_checked(world: World) -> None:
+    world.bucket_lists = False
+    result = world.run(CheckFilesOperator)
+    assert result["checked"][lakes.TABLE] == 3
+    assert "not listed by declaration" in result["notes"][0]
+    world.data_files()[0].unlink()
+    world.finds(FindingName.FILE_DAMAGED, kind=CheckFilesOperator, full=True)
