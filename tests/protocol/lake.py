@@ -126,6 +126,8 @@ class Table:
     def location(self) -> str:
         return f"s3://lake/{self.name}"
 
+    documents = location
+
     def expirable(self, keep: int, before_ms: int) -> list[int]:
         """Ids are times. What no ref reaches is as old as that of a writer that was suspended for hours."""
         known = self._current()

@@ -24,7 +24,7 @@ from sluice.maintenance.reconciliation.table_contents import TableContents
 from sluice.maintenance.reconciliation.verified_table import Verified
 from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.expected_refs import PREFIX
-from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit
 from tests.support import foreign
 from tests.support.lakehouse import Stream
@@ -86,9 +86,10 @@ def verifying(managed: Stream) -> Iterator[Verifying]:
         yield Verifying(managed, lake)
 
 
-def rewrite_by_spark(stream: Stream) -> None:
+def rewrite_by_spark(stream: Stream, where: str = "true") -> None:
+    """All files that may have such rows."""
     stream.spark.sql(
-        f"CALL {CATALOG}.system.rewrite_data_files(table => '{stream.spec.table}', "
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{stream.spec.table}', where => '{where}', "
         "options => map('rewrite-all', 'true'))"
     ).collect()
 
@@ -161,3 +162,33 @@ def test_a_rewrite_that_loses_a_row_is_named_with_its_file(managed: Stream, veri
     found, _ = verifying.run()
     assert "lost 1 offsets: 1=[1,2), of s3://" in found[FindingName.FOREIGN_COMMIT]
     assert "1=[1,2)" in found[FindingName.OFFSETS_MISSING]
+
+
+@BOTH
+def test_a_query_can_begin_once_manifests_without_removed_files_are_written(
+    managed: Stream, verifying: Verifying
+) -> None:
+    """As docs/operating.md says, of a table whose maintenance is the catalog's."""
+    running = managed.run(managed.writer())
+    for _ in range(2):
+        managed.send(2)
+        running.query.processAllAvailable()
+    running.stop()
+    verifying.run()
+    manifests = f"CALL {CATALOG}.system.rewrite_manifests(table => '{managed.spec.table}')"
+    managed.spark.sql(manifests).collect()
+    rewrite_by_spark(managed, f"{OFFSET} >= 2")
+    table = IcebergTable(managed.spark, managed.spec.table)
+
+    def is_streamable() -> bool:
+        managed.writer().acquire()
+        table.refresh()
+        return table.streamable_files(next(table.snapshots(MAIN))) is not None
+
+    assert not is_streamable(), "a manifest lists the removed file beside one that is there"
+    managed.spark.sql(manifests).collect()
+    assert is_streamable()
+    found, notes = verifying.run()
+    assert not found
+    assert len(notes) == 3
+    assert all("verified to hold the same" in note for note in notes)
