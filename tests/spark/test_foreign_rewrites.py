@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pyarrow.compute as pc
@@ -45,8 +46,24 @@ def managed(stream: Stream) -> Iterator[Stream]:
     place = f"{lake.warehouse}/raw/documents_of_{stream.spec.name}"
     table = f"{CATALOG}.{stream.spec.table}"
     stream.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{PLACE}' = '{place}')")
+    made = stream.writer
+
+    def writer(kind: type[StreamWriter] = StreamWriter) -> StreamWriter:
+        found = made(kind)
+        for operation in ("ListObjectsV2", "ListObjectVersions"):
+            event = f"before-parameter-build.s3.{operation}"
+            found.client.meta.events.register(event, partial(refuse, found.table.location()))
+        return found
+
+    stream.writer = writer  # type: ignore[method-assign, assignment]
     yield stream
     stream.spark.conf.unset(f"{PREFIX}{MAINTENANCE}")
+
+
+def refuse(folder: str, params: dict[str, Any], **_: Any) -> None:
+    """As a bucket does that cannot be listed."""
+    uri = f"s3://{params['Bucket']}/{params['Prefix']}"
+    assert not uri.startswith(f"{folder}/"), f"{uri} is listed"
 
 
 class Verifying:
