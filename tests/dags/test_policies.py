@@ -252,14 +252,16 @@ def after(sinks: set[str]) -> set[str]:
 
 def has_leaf(task: Any) -> bool:
     """Whether a leaf, which decides on the run's state, does not succeed unless the task does."""
-    children = [child for child in task.downstream_list if child.trigger_rule == "all_success"]
+    # Neither runs behind a failure; the second does behind a step that is skipped.
+    rules = ("all_success", "none_failed")
+    children = [child for child in task.downstream_list if child.trigger_rule in rules]
     return not task.downstream_list or any(map(has_leaf, children))
 
 
 def test_no_run_succeeds_of_which_a_task_failed(bag: Any) -> None:
     assert not tasks(bag, has_leaf)
     rules = {task.trigger_rule for dag in bag.dags.values() for task in dag.tasks}
-    assert rules == {"all_success", "all_done"}
+    assert rules == {"all_success", "none_failed", "all_done"}
 
 
 def test_a_load_of_a_stream_with_queries_makes_their_sinks_and_checks_them(bag: Any) -> None:
@@ -285,12 +287,12 @@ def test_a_failed_compaction_fails_the_run_and_stops_no_removal_once_it_is_verif
         assert dag.get_task("verify_compaction").trigger_rule == "all_done"
         removing = dag.get_task("remove_files")
         assert (removing.trigger_rule, removing.upstream_task_ids) == (
-            "all_success", {"verify_compaction"},
+            "none_failed", {"verify_compaction"},
         )  # fmt: skip
         # The only leaf, so that it decides on the run's state.
         (last,) = (task for task in dag.tasks if not task.downstream_task_ids)
         assert (last.task_id, last.trigger_rule, last.upstream_task_ids) == (
-            "record_maintenance", "all_success", {"compact", "remove_files"},
+            "record_maintenance", "none_failed", {"compact", "remove_files"},
         )  # fmt: skip
 
 

@@ -126,6 +126,8 @@ class Table:
     def location(self) -> str:
         return f"s3://lake/{self.name}"
 
+    documents = location
+
     def expirable(self, keep: int, before_ms: int) -> list[int]:
         """Ids are times. What no ref reaches is as old as that of a writer that was suspended for hours."""
         known = self._current()
@@ -277,7 +279,9 @@ class BatchLogWriter:
     def record(self, batches: Sequence[Batch]) -> None:
         self._world.point("record batches")
 
-    def note_restore(self, main: Sequence[Batch], now_ms: int, writer: str) -> None:
+    def note_restore(
+        self, main: Sequence[Batch], now_ms: int, writer: str, ends: Mapping[int, int] | None = None
+    ) -> None:
         self._world.point("newest recorded batches")
 
 

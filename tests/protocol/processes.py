@@ -113,7 +113,12 @@ def stream_writer(world: World, schema: int) -> StreamWriter:
     """The project's writer, whose schema rejects ``REJECTS[schema]``."""
 
     spark: Any = world.spark
-    platform: Any = SimpleNamespace(kafka=world, s3=world, checkpoints=SimpleNamespace(root="checkpoints"))
+    platform: Any = SimpleNamespace(
+        kafka=world,
+        s3=world,
+        checkpoints=SimpleNamespace(root="checkpoints"),
+        lake=SimpleNamespace(is_maintained_by_catalog=False),
+    )
 
     known = [""]
 

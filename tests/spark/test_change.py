@@ -663,7 +663,22 @@ def meanwhile(do: Callable[[], None]) -> type[Change]:
     return Meanwhile
 
 
-def test_batches_and_compactions_come_between(stream: Changing) -> None:
+def compact_own(stream: Changing) -> None:
+    assert compact(stream.spark, stream.spec.table, date(2026, 11, 1))
+
+
+def rewrite_foreign(stream: Changing) -> None:
+    """As a managed catalog does by itself."""
+    stream.spark.sql(
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{stream.spec.table}', "
+        "options => map('rewrite-all', 'true'))"
+    ).collect()
+
+
+@pytest.mark.parametrize(
+    "rewrite", [compact_own, pytest.param(rewrite_foreign, marks=pytest.mark.exhaustive)]
+)
+def test_batches_and_compactions_come_between(stream: Changing, rewrite: Callable[[Changing], None]) -> None:
     for number in range(6):
         stream.send_rows(A, 0, [f"a{number}"], first=number)
         stream.send_rows(B, 1, [f"b{number}"], first=number)
@@ -673,7 +688,7 @@ def test_batches_and_compactions_come_between(stream: Changing) -> None:
     def between() -> None:
         stream.send_rows(A, 0, ["a6"], first=6)
         stream.publish()
-        assert compact(stream.spark, stream.spec.table, date(2026, 11, 1))
+        rewrite(stream)
 
     stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 3)})), meanwhile(between))
     assert stream.texts() == before | {(0, 6): "a6"}

@@ -8,7 +8,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StringType, StructField, StructType
 
+from sluice.config.platform_sections.lake import BUCKET_LISTS, DOCUMENTS
 from spark_jobs.common.lake import tables
+from spark_jobs.common.lake.expected_refs import PREFIX
 from spark_jobs.common.lake.iceberg import IcebergTable
 from tests.support.lakehouse import Stream
 
@@ -32,6 +34,26 @@ def test_a_table_that_exists_is_asked_nothing_and_gets_the_properties_that_it_la
     assert len(asked) == 1
     properties = IcebergTable(stream.spark, stream.spec.table)._table.properties()
     assert properties.get("write.target-file-size-bytes") == "1048576"
+
+
+def test_a_new_table_has_its_documents_where_they_are_declared_and_an_older_one_in_its_folder(
+    stream: Stream,
+) -> None:
+    """In a bucket that is not listed: nothing is looked for there before the table is made."""
+    declared = {f"{PREFIX}{DOCUMENTS}": "s3://other/documents", f"{PREFIX}{BUCKET_LISTS}": "false"}
+    for key, value in declared.items():
+        stream.spark.conf.set(key, value)
+    try:
+        new = f"{stream.spec.table}_new"
+        for table in (new, stream.spec.table):
+            tables.create(stream.spark, table, ["text STRING"])
+    finally:
+        for key in declared:
+            stream.spark.conf.unset(key)
+    made = IcebergTable(stream.spark, new)
+    assert made.documents().startswith(f"s3://other/documents/{new}-")
+    older = IcebergTable(stream.spark, stream.spec.table)
+    assert older.documents() == older.location()
 
 
 def test_a_text_column_can_be_added_to_a_partitioned_table(stream: Stream) -> None:

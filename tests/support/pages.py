@@ -273,7 +273,7 @@ class FakeSources(Sources):
 class Made:
     """The app over made-up results, and what a test may turn. ``past``: events of the pages' history;
     ``logs``: program -> lines, or why there are none; ``schema``: the stream's, likewise; ``catalog``: what
-    was found of it."""
+    was found of it; ``left_to_catalog``: by the platform file."""
 
     app: FastAPI
     results: FakeResults
@@ -287,6 +287,7 @@ class Made:
     schema: StreamSchema | ClientError = field(default_factory=lambda: StreamSchema([Column("id", "long")]))
     catalog: CatalogStatus | ClientError = field(default_factory=lambda: status(SQL, None))
     token: str | None = TOKEN
+    left_to_catalog: list[str] = field(default_factory=list)
 
     def forget(self) -> None:
         """What was kept of earlier answers."""
@@ -294,6 +295,7 @@ class Made:
         made.__dict__ |= {
             "observed": self.observed, "airflow": lambda: self.airflow, "events": lambda spec: self.past,
             "schema": self._schema, "catalog": self._catalog, "log": self._log,
+            "left_to_catalog": lambda: self.left_to_catalog,
             "ledger": lambda stream: ledger(), "metrics_token": lambda: self.token,
         }  # fmt: skip
         self.app.dependency_overrides[sources] = lambda: made

@@ -51,6 +51,8 @@ class World:
         self.rejected = self.malformed = 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
         self.waited: list[float] = []
+        # Whether the platform file leaves maintenance to the catalog; whether the bucket can be listed.
+        self.is_managed, self.bucket_lists = False, True
         self.now = time.time()
         self.names = {"table": lakes.TABLE, "quarantine_table": lakes.QUARANTINE}
         self.meanwhile: Callable[[], None] = lambda: None
@@ -159,6 +161,11 @@ class World:
         made.__dict__ |= {
             "platform_hook": SimpleNamespace(
                 lake=self.lake,
+                platform=SimpleNamespace(
+                    lake=SimpleNamespace(
+                        is_maintained_by_catalog=self.is_managed, bucket_lists=self.bucket_lists
+                    )
+                ),
                 kafka=self.kafka,
                 history=lambda name: self.history,
                 batch_log=self.batch_log,

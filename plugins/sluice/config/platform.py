@@ -6,7 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from sluice.config.platform_sections import catalog, checkpoints, glue, kafka, kubernetes, metrics, registry
+from sluice.config.platform_sections import (
+    catalog,
+    checkpoints,
+    glue,
+    kafka,
+    kubernetes,
+    lake,
+    metrics,
+    registry,
+)
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.kubernetes import Kubernetes, Strimzi
@@ -75,6 +84,7 @@ def parse(text: str, where: str) -> Platform:
         kubernetes.check(platform.kubernetes, where)
     if platform.registry:
         registry.check(platform.registry, where)
+    lake.check(platform.lake, f"{where}: [lake]")
     catalog.check(platform.lake.catalog, f"{where}: [lake.catalog]")
     urls = {f"feeds {stream}": url for stream, url in platform.feeds.items()}
     if platform.supervisor:

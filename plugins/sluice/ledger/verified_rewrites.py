@@ -29,7 +29,7 @@ class VerifiedRewrites:
         """Return a table's unverified rewrites. If there are none, that is recorded for the next call."""
         newest = rewrites.newest[-1] if rewrites.newest else ""
         is_up_to = cache(self._is_verified_up_to)
-        found = unverified(rewrites, self._is_verified, is_up_to)
+        found = unverified(rewrites, self.is_verified, is_up_to)
         if newest and not found and not is_up_to(newest):
             self.ledger.put(rewrite_key(newest, up_to=True), {"rewrite": newest, "count": rewrites.count})
         return found
@@ -40,7 +40,8 @@ class VerifiedRewrites:
         # One that a person dealt with names none.
         return {number for one in documents if one for number in one.get("snapshot_ids", ())}
 
-    def _is_verified(self, rewrite: str) -> bool:
+    def is_verified(self, rewrite: str) -> bool:
+        """One GET."""
         return self.ledger.get(rewrite_key(rewrite)) is not None
 
     def _is_verified_up_to(self, rewrite: str) -> bool:

@@ -206,8 +206,10 @@ class FileRemoval:
         return found
 
     def _folders(self, name: str, folders: Iterable[str]) -> list[str]:
-        folder = path_of(self._lake.table(name).location()).rstrip("/")
-        return [f"{folder}/{part}/" for part in folders]
+        table = self._lake.table(name)
+        place = documents.beside(table.location(), table.properties)
+        found = {part: place if part in documents.FOLDERS else table.location() for part in folders}
+        return [f"{path_of(folder).rstrip('/')}/{part}/" for part, folder in found.items()]
 
 
 def _keys(files: Iterable[StoredFile]) -> Iterator[str]:

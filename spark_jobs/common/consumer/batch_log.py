@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING, Any
 from sluice.clients.s3.documents import put_once
 from sluice.clients.s3.requests import split
 from sluice.core.tables.batches import Batch, by_writer, time_of
+from sluice.core.tables.continuity import covers
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
     RESTORED,
+    batches_in,
     document_of,
     published_key,
     restore_found,
@@ -43,16 +45,31 @@ class BatchLogWriter:
         for group in by_writer(batches):
             self._put(published_key(group), document_of(group))
 
-    def note_restore(self, main: Sequence[Batch], now_ms: int, writer: str) -> None:
+    def note_restore(
+        self,
+        main: Sequence[Batch],
+        now_ms: int,
+        writer: str,
+        ends: Mapping[int, int] | None = None,
+    ) -> None:
         """Record that the catalog was restored, if it was; for ``writer``, which has acquired the lease.
-        Two LISTs. ``main``: as of :func:`restore_found`."""
+        Two LISTs. ``main``: as of :func:`restore_found`. ``ends``: those of ``main``, where too few of its
+        batches may be kept to tell: if they cover the newest recorded batch, nothing was restored; one GET
+        more."""
         first = next(iter(self._keys(PUBLISHED, MaxKeys=1)), "")
         span = span_of(first)
         known = [restore for key in self._keys(RESTORED) if (restore := restore_of(key))]
         restore = restore_found(main, span.newest if span else None, known, time_of(now_ms))
+        if restore is not None and ends is not None and self._newest_is_covered(first, ends):
+            return
         if restore is not None:
             log.warning("catalog restored newest_batch=%s", restore.newest.isoformat())
             self._put(restored_key(restore, writer), {"writer": writer, "at": restore.at.isoformat()})
+
+    def _newest_is_covered(self, key: str, ends: Mapping[int, int]) -> bool:
+        answer = self._client.get_object(Bucket=self._bucket, Key=key)
+        newest = batches_in(json.loads(answer["Body"].read()))[-1]
+        return covers(ends, newest.ends)
 
     def _keys(self, prefix: str, **options: Any) -> list[str]:
         """Those that begin with ``prefix``, at most a thousand."""

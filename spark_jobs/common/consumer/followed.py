@@ -10,6 +10,7 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.schema_versions.declared import Contradiction, message_of_table, schema_of_table
+from sluice.core.schema_versions.documents import beside
 from sluice.core.schema_versions.followed import AVRO, PROTOBUF
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.lake import tables
@@ -24,7 +25,8 @@ def followed_by(spark: SparkSession, platform: Platform, spec: StreamSpec) -> st
     if not digest:
         return ""
     follow(platform, spec.table, str(table.location()))
-    return documents.read(client_of(platform), str(table.location()), digest, ending_of(spec))
+    place = beside(str(table.location()), table.properties())
+    return documents.read(client_of(platform), place, digest, ending_of(spec))
 
 
 def ending_of(spec: StreamSpec) -> str:

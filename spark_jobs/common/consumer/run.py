@@ -23,6 +23,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.processes import java
 from sluice.core.registry.schemas import Schemas
+from sluice.core.schema_versions.documents import beside
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
@@ -118,16 +119,17 @@ def without_document(
     """The ``error`` with what a person does: the property that says what the table follows is lost, or was
     edited, since columns and property change in one commit."""
     table, client, ending = tables.load(spark, spec.table), client_of(platform), ending_of(spec)
+    place = beside(str(table.location()), table.properties())
 
     def is_of(digest: str) -> bool:
         try:
-            text = documents.read(client, str(table.location()), digest, ending)
+            text = documents.read(client, place, digest, ending)
             tables.check_columns(spark, spec, record_type(spark, spec, text))
         except (tables.IncompatibleSchema, LakeFileMissing):
             return False
         return True
 
-    found = newest_document(client, str(table.location()), ending, is_of)
+    found = newest_document(client, place, ending, is_of)
     said = documents.followed_digest(table.properties())
     what = (
         f"{error.what}; the table is wider than what its property {documents.SCHEMA} says "

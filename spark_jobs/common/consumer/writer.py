@@ -10,6 +10,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
+from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -62,7 +63,8 @@ log = logging.getLogger(__name__)
 
 # Snapshots of the table that are kept; more of them for a query that has read none of them.
 KEEP_SNAPSHOTS = 20
-# Batches whose loaded rows are in snapshots only: fewer than are kept.
+# Batches whose loaded rows are in snapshots only: fewer than are kept. A catalog that expires snapshots by
+# itself may keep one: there each batch is recorded at once.
 RECORD_INTERVAL = 10
 # Records of a batch whose rows are written as one file, and read back, instead of as one per topic partition.
 SMALL_BATCH = 25_000
@@ -97,8 +99,8 @@ class StreamWriter(WriterLease):
             follow(platform, table.name, table.location())
         self.client = client_of(platform)
         self.offset_reader = OffsetReader(self.client)
-        self.store = LoadedRowsStore(self.client, self.table.location())
-        self.batches = BatchLogWriter(self.client, self.table.location())
+        self.store = LoadedRowsStore(self.client, self.table.documents())
+        self.batches = BatchLogWriter(self.client, self.table.documents())
         self.state = StreamState()
         # Those of published records; None if these name none.
         self.schemas: SchemaOffsets | None = None
@@ -123,6 +125,9 @@ class StreamWriter(WriterLease):
             self.follows_a_failure = newest.get(KIND) == "epoch-start"
             recent[:] = self._newest_batches(len(self.state.unrecorded) + KEEP_SNAPSHOTS)
             self.store.forget()
+            if self.platform.lake.is_maintained_by_catalog and self.state.unrecorded:
+                # The next snapshot would say that their rows are in one before it, which may be gone soon.
+                self._record(f"start-{uuid4().hex}")
             if self.spec.uses_registry:
                 self.schemas = SchemaOffsets.of(self.table.properties())
             self.acquired_at = now_ms()
@@ -137,7 +142,9 @@ class StreamWriter(WriterLease):
         self._acquire(read, lambda: self._summary("epoch-start", OffsetRanges(), ends))
         self.quarantine.settle(self.branch, self.state.rejected, self.state.ends, self.check_lease)
         self.state.rejected = self.quarantine.with_malformed(self.state.rejected)
-        self.batches.note_restore(recent, self.acquired_at, self.branch)
+        # A catalog that expires snapshots by its own rules may have left none of a batch.
+        known = ends if self.platform.lake.is_maintained_by_catalog else None
+        self.batches.note_restore(recent, self.acquired_at, self.branch, known)
         self.state.ends = ends
         self.checkpoint = self.checkpoints.create(self.branch)
         self.group.commit(ends)
@@ -244,7 +251,7 @@ class StreamWriter(WriterLease):
         if not after.is_long(written.schemas):
             return after
         # Before the commit that names it.
-        return documents.moved(self.client, self.table.location(), after)
+        return documents.moved(self.client, self.table.documents(), after)
 
     def check_while_idle(self) -> None:
         """Check the lease, and commit the group's offsets again if that is due; later if the table cannot be
@@ -311,13 +318,17 @@ class StreamWriter(WriterLease):
 
     def _record_rows(self, name: str) -> None:
         """Record the newest batches and their rows outside of what expires, if they are many."""
-        if len(self.state.unrecorded) >= RECORD_INTERVAL:
-            self.store.record(name, self.state.unrecorded)
-            # Their snapshots are kept, for their rows.
-            count, log_ms = len(self.state.unrecorded), self.table.metadata_log()
-            self.batches.record(self._newest_batches(count, log_ms))
-            self.state.recorded += len(self.state.unrecorded)
-            self.state.unrecorded = []
+        interval = 1 if self.platform.lake.is_maintained_by_catalog else RECORD_INTERVAL
+        if len(self.state.unrecorded) >= interval:
+            self._record(name)
+
+    def _record(self, name: str) -> None:
+        self.store.record(name, self.state.unrecorded)
+        # Their snapshots are kept, for their rows.
+        count, log_ms = len(self.state.unrecorded), self.table.metadata_log()
+        self.batches.record(self._newest_batches(count, log_ms))
+        self.state.recorded += len(self.state.unrecorded)
+        self.state.unrecorded = []
 
     def _newest_batches(self, count: int, metadata_log: Sequence[int] = ()) -> list[Batch]:
         """Oldest first. ``metadata_log``: what is to be recorded of a batch's cost."""

@@ -20,10 +20,11 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.catalogs.table_keys import KEYS_END, USUAL_SECONDS
 from sluice.config.platform_sections.catalog import DELEGATION
-from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.lake import BY_CATALOG, CATALOG, MAINTENANCE
 from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.columns import Came
+from sluice.core.schema_versions.documents import beside
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
 from spark_jobs.common.lake import promises
@@ -149,6 +150,10 @@ class IcebergTable:
         """The address of the table's folder, ``s3://…``."""
         return str(self._loaded.location())
 
+    def documents(self) -> str:
+        """The address of the folder that has the table's documents, ``s3://…``."""
+        return beside(self.location(), self.properties())
+
     def schema(self) -> dict[str, Any]:
         """Iceberg's JSON of the table's columns, with their field ids. No I/O."""
         found: dict[str, Any] = json.loads(self._schema_text(self._loaded.schema()))
@@ -215,7 +220,10 @@ class IcebergTable:
     def expirable(self, keep: int, before_ms: int) -> list[int]:
         """Snapshots of ``main`` behind its newest ``keep`` and from before ``before_ms`` (since 1970), and
         those from an hour before that which no ref reaches. None that a branch or a tag points at, and none
-        of maintenance from the day before ``before_ms``. No I/O."""
+        of maintenance from the day before ``before_ms``. None at all where the catalog expires snapshots by
+        itself. No I/O."""
+        if self._spark.conf.get(f"{PREFIX}{MAINTENANCE}", "") == BY_CATALOG:
+            return []
         main = list(self.snapshots(MAIN))
         older = [*dropwhile(lambda snapshot: snapshot.at_ms >= before_ms, main[keep:])]
         reached = {snapshot.id for snapshot in main}

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
+from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
@@ -24,13 +25,15 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.lake import BUCKET_LISTS, CATALOG, DOCUMENTS
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
+from sluice.core.schema_versions.documents import PLACE
 from sluice.core.tables.known_tables import CREATED_AT
 from spark_jobs.common.lake import promises
 from spark_jobs.common.lake.clock import committing, now_ms
+from spark_jobs.common.lake.expected_refs import PREFIX
 from spark_jobs.common.lake.followed import declared_columns
 from spark_jobs.common.lake.iceberg import IcebergTable
 
@@ -142,7 +145,7 @@ def create(
     not know a table whose files are there, CatalogBroken for one that breaks a promise.
     """
     promises.check(spark)
-    wanted = PROPERTIES | dict(properties)
+    wanted = PROPERTIES | dict(properties) | _placed(spark, table)
     existing = load(spark, table)
     if existing is None:
         partitioned = f"PARTITIONED BY ({', '.join(partitions)})" if partitions else ""
@@ -154,7 +157,7 @@ def create(
         )
         return
     # The version of a table that exists is none of its properties, and its creation is not now.
-    names = wanted.keys() - {"format-version", CREATED_AT}
+    names = wanted.keys() - {"format-version", CREATED_AT, PLACE}
     present, schema = existing.properties(), existing.schema()
     if missing := {
         name: wanted[name]
@@ -163,6 +166,13 @@ def create(
         and (not name.startswith(METRICS) or schema.findField(name.removeprefix(METRICS)) is not None)
     }:
         _alter(spark, table, f"SET TBLPROPERTIES ({_sql_properties(missing)})")
+
+
+def _placed(spark: SparkSession, table: str) -> dict[str, str]:
+    """Where a new table's documents are, if not in its folder: each table has a place of its own, as one that
+    is made again under its name has a folder."""
+    declared = cast("str", spark.conf.get(f"{PREFIX}{DOCUMENTS}", ""))
+    return {PLACE: f"{declared}/{table}-{uuid4().hex[:8]}"} if declared else {}
 
 
 def _sql_properties(properties: Mapping[str, str]) -> str:
@@ -191,6 +201,9 @@ def load(spark: SparkSession, table: str) -> Any:
 def check_not_lost(spark: SparkSession, table: str) -> None:
     """Raises TableLost, with the metadata file to register, if the bucket has one of a table that the catalog
     does not have."""
+    if spark.conf.get(f"{PREFIX}{BUCKET_LISTS}", "") == "false":
+        # Then the ledger alone knows of lost tables: sluice.core.tables.known_tables.
+        return
     # A new, empty table in its place would start where the topic now begins, without what was published.
     catalog, name = _in_catalog(spark, table)
     jvm = cast("Any", spark._jvm)

@@ -79,7 +79,7 @@ class ChangedStream:
         LakeFileMissing, and botocore's errors."""
         if not digest:
             return ""
-        return documents.read(self._client, self.table.location(), digest, ending_of(self.spec))
+        return documents.read(self._client, self.table.documents(), digest, ending_of(self.spec))
 
     def is_published(self, now: StreamState) -> bool:
         """Raises ChangeRefused if another change was published since this one was planned: rows that are to
@@ -128,7 +128,7 @@ class ChangedStream:
         # Two attempts may have the same head, of which one was suspended before it published. No conditional
         # put: the client sends a request whose answer was lost again, and would be refused by its own object.
         name = f"{result.id}-{self.table.head(MAIN)}-{uuid4().hex}"
-        address = f"{self.table.location()}/changes/{name}.json"
+        address = f"{self.table.documents()}/changes/{name}.json"
         bucket, key = split(address)
         self._client.put_object(Bucket=bucket, Key=key, Body=body, ContentType="application/json")
         return address

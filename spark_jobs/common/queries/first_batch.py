@@ -53,8 +53,9 @@ def plan(spark: SparkSession, checkpoint: Checkpoint, table: str) -> Snapshot:
             return snapshot
     raise PartialSnapshotRead(
         f"{table}: no snapshot that is kept can be read as a whole: each rewrote files, lists removed files "
-        "or has row-level deletes, or there is none. Fix: trigger the stream's maintenance, then let its "
-        "consumer publish a batch or restart it"
+        "or has row-level deletes, or there is none. Fix: trigger the stream's maintenance, or where the "
+        "catalog maintains tables call rewrite_manifests (docs/operating.md, Rebuild a query), then let the "
+        "stream's consumer publish a batch or restart it"
     )
 
 

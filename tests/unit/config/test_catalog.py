@@ -8,14 +8,22 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from sluice.config.platform_sections import catalog
+from sluice.config.platform_sections import lake as lake_section
 from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, Catalog
-from sluice.config.platform_sections.lake import Lake
+from sluice.config.platform_sections.lake import BUCKET_LISTS, DOCUMENTS, MAINTENANCE, Lake
 from sluice.config.platform_sections.s3 import S3
 from sluice.config.reading.toml import ConfigError
 from tests.support.raising import raising
 
 S3_KEYS = S3("key", "hidden", "http://minio:9000")
 REST = {"type": "rest", "uri": "https://catalog.test/iceberg"}
+
+
+def maintained(maintenance: str, documents: str = "", *, bucket_lists: bool = True) -> Lake:
+    managed = Catalog(REST["type"], REST["uri"])
+    made = Lake("s3://w/lake", "s3://w/ledger", managed, maintenance, documents, bucket_lists)
+    lake_section.check(made, "[lake]")
+    return made
 
 
 def lake(**declared: Any) -> Lake:
@@ -170,3 +178,24 @@ def test_a_catalog_that_is_declared_wrongly_is_refused(declared: dict[str, Any],
 def test_a_login_may_be_sent_in_plain_text_to_this_machine_or_where_it_is_declared() -> None:
     lake(**REST | {"uri": "http://127.0.0.1:1"}, token="t")
     lake(**REST | {"uri": "http://h:1"}, token="t", plain_text=True)
+
+
+def test_who_maintains_the_tables_is_told_to_the_client_that_would() -> None:
+    managed = maintained("catalog", "s3://other/docs/", bucket_lists=False)
+    said = {MAINTENANCE: "catalog", DOCUMENTS: "s3://other/docs", BUCKET_LISTS: "false"}
+    assert said.items() <= managed.spark().items()
+    assert said.items() <= managed.pyiceberg(S3_KEYS).items()
+    assert managed.is_maintained_by_catalog
+    assert MAINTENANCE not in lake(**REST).spark()
+    assert not lake(**REST).is_maintained_by_catalog
+
+
+def test_an_unknown_maintenance_is_refused_and_one_that_needs_lists_without_them() -> None:
+    with raising(ConfigError, "[lake]", "maintenance is 'glue'. Fix: use one of sluice, catalog"):
+        maintained("glue")
+    with raising(ConfigError, "bucket_lists is false and maintenance is 'sluice'", "Fix: "):
+        maintained("sluice", bucket_lists=False)
+    with raising(ConfigError, "bucket_lists is false and documents is missing", "Fix: "):
+        maintained("catalog", bucket_lists=False)
+    with raising(ConfigError, "documents is 'other/docs', no address of a bucket's folder", "Fix: "):
+        maintained("catalog", "other/docs")

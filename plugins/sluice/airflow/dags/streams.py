@@ -195,8 +195,11 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
             CompactOperator(task_id="compact", stream=spec.name),
             # Also of a job that failed: it may have published the first of its tables.
             VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name, trigger_rule="all_done"),
-            RemoveFilesOperator(task_id="remove_files", stream=spec.name),
-            RecordMaintenanceOperator(task_id="record_maintenance", stream=spec.name),
+            # Where the catalog maintains the tables, the steps before are skipped, and each says why.
+            RemoveFilesOperator(task_id="remove_files", stream=spec.name, trigger_rule="none_failed"),
+            RecordMaintenanceOperator(
+                task_id="record_maintenance", stream=spec.name, trigger_rule="none_failed"
+            ),
         ]
         chain(*steps)
         # A compaction that failed for one table, and is verified, stops no removal; but the run fails.

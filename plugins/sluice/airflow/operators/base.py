@@ -110,10 +110,12 @@ class StreamOperator(WaitMixin, StepMixin, BaseOperator):
         self.defer(trigger=trigger, method_name=method, kwargs=arguments, timeout=timeout)
 
     def entries(self, uri: str) -> list[Entry]:
-        """Versions and delete markers of an object."""
+        """Versions and delete markers of an object; what is there now, where a bucket cannot be listed."""
         from sluice.clients.s3.requests import split
 
         bucket, key = split(uri)
+        if not self.platform_hook.platform.lake.bucket_lists:
+            return self.platform_hook.bucket(bucket).entries_by_head(key)
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
 

@@ -9,6 +9,7 @@ from pyiceberg.table import Table
 
 from sluice.clients.s3.documents import read_named
 from sluice.clients.s3.errors import asking
+from sluice.core.schema_versions.documents import beside
 from sluice.core.schema_versions.offsets import SchemaOffsets, address
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ def schema_offsets(client: S3Client, table: Table) -> SchemaOffsets:
     found = SchemaOffsets.of(table.properties)
     if not found.document:
         return found
-    uri = address(table.location(), found.document)
+    uri = address(beside(table.location(), table.properties), found.document)
     with asking("offsets of the table's schema ids"):
         text, _ = read_named(client, uri, found.document)
     return found.with_document(json.loads(text))

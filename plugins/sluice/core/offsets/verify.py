@@ -24,7 +24,8 @@ class FileStats:
     """Metadata of a data file. Bounds are inclusive; None if the metadata has none.
 
     ``path``: its location; ``partition_lower`` to ``partition_upper`` and ``offset_lower`` to
-    ``offset_upper``: of the topic; ``records``: number of its rows.
+    ``offset_upper``: of the topic; ``records``: number of its rows; ``is_own``: False if another program
+    wrote it, as a managed catalog's compaction.
 
     A fetch yields an offset once, and a Spark task writes a row once. So a file of one topic partition with
     as many records as offsets between its bounds, less the quarantined ones, holds each of them once: its
@@ -37,9 +38,13 @@ class FileStats:
     offset_lower: int | None
     offset_upper: int | None
     records: int
+    is_own: bool = True
 
     def is_conclusive(self, quarantined: OffsetRanges) -> bool:
         """Whether the metadata alone shows which offsets the file holds."""
+        # It was not verified before it was published.
+        if not self.is_own:
+            return False
         if self.partition_lower is None or self.partition_lower != self.partition_upper:
             return False
         if self.offset_lower is None or self.offset_upper is None:

@@ -1,4 +1,4 @@
-"""The documents beside a table that its properties name by the digest of their content."""
+"""The documents beside a table that its properties name by their content's digest, and where they are."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ from sluice.core.schema_versions.offsets import SchemaOffsets
 from sluice.core.tables.file_removal import MAX_WRITE_AGE, StoredFile
 
 FOLDERS = (followed.FOLDER, OFFSETS)
+# A property of a table whose own folder is not for others' documents, as of a managed catalog: the address
+# below which they are, set when it is created.
+PLACE = "sluice.documents"
+
+
+def beside(location: str, properties: Mapping[str, str]) -> str:
+    """The address of the folder that has a table's documents: batch log, loaded rows, results of changes,
+    schemas, offsets. ``location``: the table's folder; ``properties``: its own."""
+    return properties.get(PLACE) or location
 
 
 def named(location: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -20,7 +29,8 @@ def named(location: str, properties: Mapping[str, str]) -> dict[str, str]:
         followed.FOLDER: properties.get(followed.PROPERTY) or "",
         OFFSETS: SchemaOffsets.of(properties).document,
     }
-    return {f"{location}/{folder}/{digest}": digest for folder, digest in digests.items() if digest}
+    place = beside(location, properties)
+    return {f"{place}/{folder}/{digest}": digest for folder, digest in digests.items() if digest}
 
 
 def stem(path: str) -> str:

@@ -24,6 +24,11 @@ def id_of_change(change: str, key: str) -> str:
     return f"{_OF_CHANGE}{change}-{key}"
 
 
+def id_of_foreign(snapshot_id: int) -> str:
+    """The id of another program's rewrite, which has given it none."""
+    return f"foreign-{snapshot_id}"
+
+
 def is_of_change(rewrite: str) -> bool:
     """Whether its check is task verify_change, and not verify_compaction."""
     return rewrite.startswith(_OF_CHANGE)

@@ -96,7 +96,8 @@ class Rewrite:
     """A snapshot of ``main`` that no writer of the stream made; ``id``: of its rewrite, "" of another
     program's. ``total_before``, ``total_after``: rows of the table by its parent's (None if that has expired)
     and its own summary (None if missing); ``has_deletes``: it has delete files. ``operation``: Iceberg's,
-    of ``snapshot_id``; ``removed``, ``added``: the rows of its files."""
+    of ``snapshot_id``; ``removed``, ``added``: the rows of its files; ``offsets``: what differs between the
+    offsets of both, one by one, with the files; None if digests alone were compared."""
 
     snapshot_id: int
     operation: str
@@ -106,6 +107,7 @@ class Rewrite:
     added: FileSetDigest
     has_deletes: bool = False
     id: str = ""
+    offsets: tuple[str, ...] | None = None
 
     def problems(self) -> list[str]:
         """Every reason why rows may have changed."""
@@ -115,11 +117,13 @@ class Rewrite:
         problems = []
         if self.has_deletes:
             problems.append(f"{name} has files of deleted rows, which no stream writes")
-        if self.total_after is None:
+        if self.total_after is None and self.offsets is None:
             problems.append(f"{name}: its summary has no total number of rows")
-        elif self.total_before not in (None, self.total_after):
+        elif None not in (self.total_before, self.total_after) and self.total_before != self.total_after:
             problems.append(f"{name}: the table had {self.total_before} rows and has {self.total_after}")
         old, new = self.removed, self.added
+        if self.offsets is not None:
+            return [*problems, *(f"{name} {text}" for text in self.offsets)]
         if old.records != new.records:
             problems.append(
                 f"{name} replaced {old.files} files with {old.records} rows by {new.files} files with "

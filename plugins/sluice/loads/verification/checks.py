@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyiceberg.manifest import ManifestEntry
     from pyiceberg.table import FileScanTask, Table
 
     from sluice.clients.lake.catalog import Lake
@@ -50,10 +51,11 @@ class LoadFiles:
 
         # The table first: of each batch it is published before the quarantine.
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
-        tasks = files_since(table, spec.table, sources)
+        foreign = ForeignPaths(table)
+        tasks = files_since(table, spec.table, sources, foreign.note)
         quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)
         starts = start_offsets(sources)
-        stats = files.file_stats(table, tasks)
+        stats = foreign.marked(files.file_stats(table, tasks))
         reaching = [n for n, file in enumerate(stats) if file.may_reach(starts)]
         return cls(
             expected,
@@ -71,8 +73,9 @@ class LoadFiles:
         from sluice.clients.lake.reading import files
 
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
-        tasks = files.committed_since(table, 0)
-        stats = files.file_stats(table, tasks)
+        foreign = ForeignPaths(table)
+        tasks = files.committed_since(table, 0, note=foreign.note)
+        stats = foreign.marked(files.file_stats(table, tasks))
         chosen = [n for n, file in enumerate(stats) if file.may_contain(offsets)]
         return cls(
             offsets,
@@ -165,15 +168,42 @@ def start_offsets(sources: Sequence[Source]) -> dict[int, int]:
     }
 
 
-def files_since(table: Table, name: str, sources: Sequence[Source]) -> list[FileScanTask]:
-    """The files that were committed since the first of a load's sources was planned: with all its rows."""
+class ForeignPaths:
+    """The files that kept snapshots of other programs added, of those that were noted: a batch's or an own
+    rewrite's was verified before it was published, theirs were not."""
+
+    def __init__(self, table: Table) -> None:
+        from sluice.clients.lake.snapshots.table_diff import is_own
+
+        self._foreign = {one.snapshot_id for one in table.metadata.snapshots if not is_own(one)}
+        self._paths = set[str]()
+
+    def note(self, entry: ManifestEntry) -> bool:
+        """True: each file counts."""
+        if entry.snapshot_id in self._foreign:
+            self._paths.add(entry.data_file.file_path)
+        return True
+
+    def marked(self, stats: Sequence[FileStats]) -> list[FileStats]:
+        return [replace(one, is_own=one.path not in self._paths) for one in stats]
+
+
+def files_since(
+    table: Table,
+    name: str,
+    sources: Sequence[Source],
+    note: Callable[[ManifestEntry], bool] = lambda entry: True,
+) -> list[FileScanTask]:
+    """The files that were committed since the first of a load's sources was planned: with all its rows.
+    ``note``: as of :func:`~sluice.clients.lake.reading.files.committed_since`."""
     from sluice.clients.lake.commits import sequence_since
     from sluice.clients.lake.reading import files
 
     # Without a source of its own a load has no files.
     if not sources:
         return []
-    return files.committed_since(table, sequence_since(table, [source.head(name) for source in sources]))
+    since = sequence_since(table, [source.head(name) for source in sources])
+    return files.committed_since(table, since, note=note)
 
 
 @dataclass(frozen=True)

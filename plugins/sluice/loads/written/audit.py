@@ -20,10 +20,12 @@ from sluice.ledger.keys import beside_proof, now, run_key
 from sluice.loads.heads import head_of
 from sluice.loads.sending import produced
 from sluice.loads.written import inventory
+from sluice.loads.written.inventory import not_shown_of_files
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.s3.objects import Entry
+    from sluice.config.platform_sections.lake import Lake as LakeSection
     from sluice.config.sections.consumer import Budget
     from sluice.config.stream import StreamSpec
     from sluice.ledger.batches import BatchLog
@@ -41,25 +43,28 @@ UNKNOWN = (
 @dataclass(frozen=True)
 class AuditResult:
     """``written``: table -> its objects since the load began, each of which is ``checked``; ``costs``: of the
-    load's batches; ``limits``: the stream's; ``proof``: the key of the load's newest proof."""
+    load's batches; ``limits``: the stream's; ``proof``: the key of the load's newest proof; ``not_shown``:
+    what the audit cannot show, a line each."""
 
     proof: str
     written: Mapping[str, WrittenSince]
     checked: Sequence[ObjectCheck]
     costs: BatchCosts
     limits: Budget
+    not_shown: Sequence[str] = ()
 
     def budget(self) -> list[BudgetCheck]:
-        markers = sum(check.delete_markers for check in self.checked)
         unknown = sum(not since.is_whole for since in self.written.values())
         damaged = sum(bool(check.problem) for check in self.checked)
         lines = [
-            BudgetCheck("delete markers added", markers, self.limits.delete_markers),
             BudgetCheck("objects missing or damaged", damaged, 0),
             # The catalog was restored meanwhile: a new load finds its own.
             BudgetCheck("tables whose objects since the load began are not all known", unknown, 0),
             BudgetCheck("records in batches whose cost is not known", self.costs.unknown.count, 0),
         ]
+        if not self.not_shown:
+            markers = sum(check.delete_markers for check in self.checked)
+            lines.insert(0, BudgetCheck("delete markers added", markers, self.limits.delete_markers))
         if self.costs.versions is not None:
             limit = self.limits.versions_per_batch
             lines.append(BudgetCheck("versions of the costliest batch", self.costs.versions, limit))
@@ -76,11 +81,14 @@ class AuditResult:
 
     def document(self) -> Document:
         until = self.costs.measured_until
+        shown = {"not_shown": list(self.not_shown)} if self.not_shown else {}
+        markers = None if self.not_shown else sum(check.delete_markers for check in self.checked)
         return {
+            **shown,
             "batches": self.costs.batches,
             "objects": len(self.checked),
             "bytes": sum(check.size for check in self.checked),
-            "delete_markers": sum(check.delete_markers for check in self.checked),
+            "delete_markers": markers,
             "versions_per_batch": self.costs.versions,
             "measured_until": until.isoformat() if until else None,
             "at": now(),
@@ -100,6 +108,7 @@ class AuditResult:
                 aligned(["table", "objects since the load began"], rows),
                 aligned(["batches of the load", "versions of the costliest"], batches),
                 aligned(["budget", "value", "limit", "result"], lines),
+                *self.not_shown,
             ]
         )
 
@@ -108,7 +117,7 @@ class AuditResult:
 class LoadAudit:
     """Audit of what the load ``run_id`` of the stream ``spec`` wrote to ``lake``, against its documents in
     ``ledger``. ``batch_log``: the log of the stream's table; ``entries``: versions and delete markers of an
-    address."""
+    address; ``platform``: how the bucket and its maintenance are declared."""
 
     lake: Lake
     spec: StreamSpec
@@ -116,6 +125,7 @@ class LoadAudit:
     run_id: str
     batch_log: Callable[[], BatchLog]
     entries: Callable[[str], Iterable[Entry]]
+    platform: LakeSection
 
     def check(self) -> AuditResult:
         """Raises Missing if nothing was recorded when the load began, or sent. A request per object."""
@@ -125,7 +135,13 @@ class LoadAudit:
         since, log = datetime.fromisoformat(before["at"]), self.batch_log()
         is_restored = any(restore.at >= since - inventory.CLOCK_SLACK for restore in log.restores)
         written = {
-            name: inventory.written_since(self.lake, name, head_of(before, name), is_restored=is_restored)
+            name: inventory.written_since(
+                self.lake,
+                name,
+                head_of(before, name),
+                is_restored=is_restored,
+                has_log=not self.platform.is_maintained_by_catalog,
+            )
             for name in (self.spec.table, self.spec.quarantine_table)
         }
         objects = [one for found in written.values() for one in found.objects]
@@ -137,7 +153,8 @@ class LoadAudit:
         proof = proof if key == first else self.ledger.get(first)
         verified_at = datetime.fromisoformat(proof["at"]) if proof else None
         costs = inventory.batch_costs(log, expected, since, verified_at, self._passed)
-        return AuditResult(key, written, checked, costs, self.spec.budget)
+        not_shown = not_shown_of_files(self.platform)
+        return AuditResult(key, written, checked, costs, self.spec.budget, not_shown)
 
     def _passed(self) -> dict[str, Any] | None:
         """What the newest audit of the load found that passed."""

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
     from sluice.clients.lake.commits import Head
     from sluice.clients.s3.objects import Entry
+    from sluice.config.platform_sections.lake import Lake as LakeSection
     from sluice.config.stream import StreamSpec
     from sluice.core.json_record import Document
     from sluice.core.offsets.ranges import OffsetRanges
@@ -61,11 +62,24 @@ def record_before(lake: Lake, spec: StreamSpec, ledger: Ledger, run_id: str) -> 
     return ledger.pin(run_key(run_id, "baseline"), create)
 
 
-def written_since(lake: Lake, name: str, head: Head | None, *, is_restored: bool) -> WrittenSince:
+def not_shown_of_files(lake: LakeSection) -> list[str]:
+    """What checks of stored files cannot show, by the declaration: a line each."""
+    if lake.bucket_lists:
+        return []
+    what = (
+        "files without a row in a table, delete markers, and files that were overwritten with as many bytes"
+    )
+    return [f"not shown, since the bucket is not listed by declaration (bucket_lists = false): {what}"]
+
+
+def written_since(
+    lake: Lake, name: str, head: Head | None, *, is_restored: bool, has_log: bool = True
+) -> WrittenSince:
     """By metadata: what manifests that are newer than ``head`` name, and the kept metadata files since.
 
     ``is_restored``: a catalog was since. Then sequence numbers were given again; if the snapshot has expired,
-    too, only what came since the oldest kept one is known.
+    too, only what came since the oldest kept one is known. ``has_log``: earlier metadata files are there;
+    who maintains the table by itself removes them.
     """
     from sluice.clients.lake.commits import ancestors, commits, metadata_log, sequence_since
     from sluice.clients.lake.reading import files
@@ -78,6 +92,8 @@ def written_since(lake: Lake, name: str, head: Head | None, *, is_restored: bool
         sequence, is_whole = (oldest - 1, False) if is_restored else (head.sequence_number, True)
     objects = files.written_since(table, sequence)
     since, log = list(commits(table, head.snapshot_id if head else None)), metadata_log(table)
+    if not has_log:
+        log = log[-1:]
     if since:
         objects += [WrittenObject(uri) for at, uri in log if at >= round(since[-1].at * 1000)]
     return WrittenSince(objects, is_whole)

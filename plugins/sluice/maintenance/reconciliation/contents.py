@@ -51,7 +51,13 @@ class ContentsReconciliation:
         self.spec, self.ledger, self.tables, self.marks, self.key = spec, ledger, tables, marks, key
         self._lake, self._history = systems.lake, systems.history(spec.name)
         self._names = (spec.table, spec.quarantine_table)
-        self._contents = TableContents(systems.lake, *self._names, ledger, systems.batch_log)
+        self._contents = TableContents(
+            systems.lake,
+            *self._names,
+            ledger,
+            systems.batch_log,
+            is_by_catalog=systems.platform.lake.is_maintained_by_catalog,
+        )
 
     def run(self, *, is_full: bool, waited: int) -> dict[str, Any] | None:
         """Verify, and record the state from which the next run starts; None if findings may settle: to be
@@ -109,7 +115,12 @@ class ContentsReconciliation:
             f"added or removed since then, {verified.read} of them read, {verified.manifests} manifests"
         )
         log.info("%s: %s", self.spec.table, message)
-        return {"result": message, "read": verified.read, "files": verified.files}
+        result = {"result": message, "read": verified.read, "files": verified.files}
+        # Beside the result, which would be green as if all had been looked at.
+        notes = list(self._contents.notes)
+        for note in notes:
+            log.info("%s", note)
+        return {**result, "notes": notes} if notes else result
 
     def _found_once(self, found: Sequence[Finding]) -> list[Finding]:
         """``found``, and what is found once: recorded by the run, so that it stays red if it is cleared or

@@ -17,7 +17,7 @@ from sluice.core.findings import Finding, FindingName
 from sluice.core.schema_versions import documents
 from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.storage import WrittenObject
-from sluice.loads.written.inventory import check_objects
+from sluice.loads.written.inventory import check_objects, not_shown_of_files
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
 from sluice.maintenance.reconciliation.table_contents import DAMAGED, kept
 
@@ -67,7 +67,13 @@ def reconcile_files(
     # A table with findings keeps the list of the check before.
     history.record_run(CHECKED, {"manifest_lists": lists}, datetime.now(UTC))
     check_findings(log, found, "stored files")
-    return {"checked": done} if done else {"result": NOTHING}
+    if not done:
+        return {"result": NOTHING}
+    # Beside the result, which would be green as if all had been looked at.
+    notes = not_shown_of_files(systems.platform.lake)
+    for note in notes:
+        log.info("%s", note)
+    return {"checked": done, "notes": notes} if notes else {"checked": done}
 
 
 def document_findings(systems: Systems, name: str) -> list[Finding]:
@@ -97,8 +103,16 @@ def _check(
     from sluice.clients.lake.snapshots import table_diff
 
     table = lake.table(name)
+    base = kept(table, since)
     try:
-        diff = table_diff.diff(table, kept(table, since))
+        try:
+            diff = table_diff.diff(table, base)
+        except Refused as error:
+            # A catalog that expires a snapshot deletes its manifests one by one.
+            if base is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
+                raise
+            log.warning("%s: all files are checked, since a file is gone: %s", name, error)
+            diff = table_diff.diff(table, None)
     except Refused as error:
         if error.code not in DAMAGED:
             raise

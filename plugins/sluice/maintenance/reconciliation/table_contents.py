@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,12 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
-from sluice.core.messages import summarize
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.continuity import covers
 from sluice.core.tables.rewrites import Rewrites
+from sluice.maintenance.reconciliation.foreign_commits import ForeignCommitCheck
 from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
 from sluice.maintenance.reconciliation.incremental import (
     BatchFile,
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
 
+log = logging.getLogger(__name__)
+
 DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 
 
@@ -52,12 +55,22 @@ class TableContents:
     """The stream's ``table`` and its ``quarantine`` as they are at each :meth:`verify`."""
 
     def __init__(
-        self, lake: Lake, table: str, quarantine: str, ledger: Ledger, batch_log: Callable[[str], BatchLog]
+        self,
+        lake: Lake,
+        table: str,
+        quarantine: str,
+        ledger: Ledger,
+        batch_log: Callable[[str], BatchLog],
+        *,
+        is_by_catalog: bool = False,
     ) -> None:
-        """``batch_log``: of a table."""
+        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
         self._batch_log = batch_log
-        self.foreign_files = ForeignFiles(ledger, lambda: batch_log(table))
+        files = ForeignFiles(ledger, lambda: batch_log(table))
+        self._foreign = ForeignCommitCheck(ledger, files, is_by_catalog)
+        # What the newest verification followed, or could not show: a line each.
+        self.notes: Sequence[str] = ()
 
     def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
         """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
@@ -87,7 +100,14 @@ class TableContents:
         """The findings, and the state now unless metadata or files could not be read. ``before``: the base of
         the contents; ``earlier``: of the history, also if all contents are verified."""
         try:
-            return self._verify(before, earlier)
+            try:
+                return self._verify(before, earlier)
+            except Refused as error:
+                # A catalog that maintains the table may delete what the base has and the table has not.
+                if before is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
+                    raise
+                log.warning("%s: the whole tables are verified, since a file is gone: %s", self.table, error)
+                return self._verify(None, earlier)
         except Refused as error:
             if error.code not in DAMAGED:
                 raise
@@ -114,10 +134,14 @@ class TableContents:
         diff = table_diff.diff(table, before.manifest_list if before else None)
         if diff is None:
             raise RuntimeError(f"{self.table}: no snapshot, and it had one")
-        found += self._foreign(table, diff, earlier)
-        if diff.has_deletes:
-            message = f"{self.table} has files of deleted rows, which no stream writes"
-            found.append(Finding(FindingName.FOREIGN_COMMIT, message))
+        foreign = self._foreign.of_table(table, diff, earlier)
+        if has_quarantine:
+            before_quarantine = earlier.quarantine_list if earlier else None
+            foreign = foreign.more(
+                self._foreign.of_quarantine(self.lake.table(self.quarantine), before_quarantine)
+            )
+        found += foreign.findings
+        self.notes = foreign.notes
         contents, read = self._contents(table, diff, before, quarantine.present, found)
         if any(end < at.starts.get(partition, 0) for partition, end in at.ends.items()):
             message = f"{self.table}: main says it starts at {at.starts} and ends at {at.ends}"
@@ -161,27 +185,6 @@ class TableContents:
             message = f"snapshot {earlier.snapshot_id}, which the last run verified, is no ancestor of main"
             found.append(Finding(FindingName.MAIN_MOVED, message))
         return found
-
-    def _foreign(self, table: Table, diff: TableDiff, earlier: Verified | None) -> list[Finding]:
-        """Commits of other programs: the kept ones, and of expired ones those whose files are there."""
-        from sluice.clients.lake.snapshots import table_diff
-
-        newest = earlier.snapshot_id if earlier else None
-        commits = {one.snapshot_id: one for one in table_diff.foreign_commits(table, newest)}
-        messages = []
-        for snapshot in commits.values():
-            operation = snapshot.summary.operation.value if snapshot.summary else "unknown"
-            messages.append(
-                f"snapshot {snapshot.snapshot_id} ({operation}) is neither the stream's nor maintenance's"
-            )
-        of_files = self.foreign_files.since(table, diff.added, earlier) if earlier else {}
-        for number, paths in of_files.items():
-            if number not in commits:
-                messages.append(
-                    f"snapshot {number} is neither a recorded batch nor of a verified rewrite, and added "
-                    f"{len(paths)} files: {summarize(paths)}"
-                )
-        return [Finding(FindingName.FOREIGN_COMMIT, message) for message in messages]
 
     def _contents(
         self,

@@ -196,6 +196,10 @@ class Sources:
 
         return self._get(("catalog", ""), load, CATALOG_SECONDS)
 
+    def left_to_catalog(self) -> list[str]:
+        """What is not done or not shown here by the platform file's declaration, a line each. No request."""
+        return self._systems.platform.lake.left_to_catalog()
+
     def _event(self, history: History, key: str) -> Document | None:
         """Written once, so it is read once."""
         uri = history.uri(key)

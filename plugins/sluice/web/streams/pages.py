@@ -91,6 +91,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
             schema_error=schema_error,
             catalog=catalog,
             catalog_error=catalog_error,
+            left_to_catalog=_left_to_catalog(data),
             events=events,
             events_error=events_error,
             logs=_logs(spec, data) if who.may_read_log(stream) else None,
@@ -133,6 +134,14 @@ def _logs(spec: StreamSpec, data: Sources) -> Mapping[str, list[str]]:
         except ClientError as error:
             found[component] = [formats.public(str(error))]
     return found
+
+
+def _left_to_catalog(data: Sources) -> list[str]:
+    """What is left to the catalog by declaration, or why that is not known."""
+    try:
+        return data.left_to_catalog()
+    except ConfigError as error:
+        return [f"not known: {error}"]
 
 
 def _schema(spec: StreamSpec, data: Sources) -> tuple[StreamSchema | None, str]:

@@ -146,7 +146,7 @@ class DirectRows:
         without = without_record(results)
         self.epochs = last_epochs(self._before, [one for result in results for one in result.accounts])
         files = [file for result in results for file in result.files]
-        kept = keep(writer.client, writer.table.location(), f"{writer.branch}-{summary[BATCH_ID]}", without)
+        kept = keep(writer.client, writer.table.documents(), f"{writer.branch}-{summary[BATCH_ID]}", without)
         said = kept.properties() | {LEADER_EPOCHS: json.dumps(self.epochs)}
         added = writer.stage_files(files, {**summary, **said}, began)
         staged: list[str] = []

@@ -66,7 +66,7 @@ class Follower:
     def decoder(self, writer: StreamWriter) -> RecordDecoder:
         """The decoder for the table as it is. Raises LakeFileMissing, ConfigError."""
         digest, table = writer.written_schema(), writer.table
-        followed = documents.read(writer.client, table.location(), digest, self._ending) if digest else ""
+        followed = documents.read(writer.client, table.documents(), digest, self._ending) if digest else ""
         self._digest = digest
         looked_at = (digest, str(table.schema()), str(table.partitions()))
         if looked_at != self._looked_at:
@@ -144,7 +144,7 @@ class Follower:
     def _commit(self, writer: StreamWriter, schema: Any, ids: list[int]) -> str:
         table = writer.table
         columns, text = self._format.columns(schema), self._format.text(schema)
-        digest = documents.keep(writer.client, table.location(), text, self._ending)
+        digest = documents.keep(writer.client, table.documents(), text, self._ending)
         properties = {documents.SCHEMA: digest, **self._metrics(table.schema(), columns)}
         writer.change_schema(self._digest, columns, properties, ids)
         return digest

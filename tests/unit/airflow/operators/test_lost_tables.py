@@ -113,7 +113,8 @@ class World:
 
     def step(self, kind: Any) -> Any:
         made = kind(task_id="step", stream="nyc_taxi", **ARGUMENTS.get(kind, {}))
-        hook = SimpleNamespace(lake=self.lake, history=lambda name: self.history)
+        platform = SimpleNamespace(lake=SimpleNamespace(is_maintained_by_catalog=False))
+        hook = SimpleNamespace(lake=self.lake, history=lambda name: self.history, platform=platform)
         made.__dict__ |= {
             "platform_hook": hook,
             "tables": self.tables,

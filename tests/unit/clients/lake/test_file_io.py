@@ -19,6 +19,7 @@ from sluice.clients.lake.errors import asking
 from sluice.clients.lake.file_io import BotoFileIO
 from sluice.clients.s3 import object_file
 from sluice.clients.s3.object_file import TRIES
+from sluice.config.platform_sections.lake import BUCKET_LISTS
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from tests.support.raising import raising
@@ -169,3 +170,17 @@ def test_what_s3_denies_is_refused() -> None:
     with raising(Refused, "table t: S3 denies access") as raised, asking("table t"):
         files.new_input(LIST).open()
     assert raised.value.code == ErrorCode.S3_PERMISSION
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_what_is_denied_in_a_bucket_that_cannot_be_listed_may_be_missing(is_listed: bool) -> None:
+    denied = ClientError({"Error": {"Code": "AccessDenied"}}, "GetObject")
+    properties = {} if is_listed else {BUCKET_LISTS: "false"}
+    opened = BotoFileIO(properties, cast("Any", Bucket({LIST: denied}))).new_input(LIST)
+    if not is_listed:
+        assert not opened.exists()
+    code = ErrorCode.S3_PERMISSION if is_listed else ErrorCode.LAKE_FILE_MISSING
+    with pytest.raises(Refused) as refused, asking("manifest list"):
+        opened.open()
+    assert refused.value.code is code
+    assert is_listed or "or no right to read it" in str(refused.value)

@@ -9,6 +9,8 @@ import pytest
 
 from sluice.clients.lake.reading import files
 from sluice.clients.s3.objects import Entry
+from sluice.config.platform_sections.catalog import Catalog
+from sluice.config.platform_sections.lake import Lake as LakeSection
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.ledger.keys import run_key
 from sluice.loads.announce import announcement, partition_key
@@ -323,9 +325,9 @@ def audited(stream: OthersStream, run: str) -> AuditResult:
         size = Path(uri.removeprefix("file://")).stat().st_size
         return [Entry("k", True, False, "e", size, NOON)]
 
-    table = stream.spec.table
+    table, declared = stream.spec.table, LakeSection("s3://w", "s3://l", Catalog("rest", "https://c"))
     return LoadAudit(
-        stream.lake, stream.spec, stream.ledger, run, lambda: stream.batch_log(table), entries
+        stream.lake, stream.spec, stream.ledger, run, lambda: stream.batch_log(table), entries, declared
     ).check()
 
 

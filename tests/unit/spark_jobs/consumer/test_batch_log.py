@@ -58,3 +58,14 @@ def test_a_restored_catalog_is_recorded_once_and_later_than_what_it_lost() -> No
     (key,) = keys(s3, RESTORED)
     assert restore_of(key) == Restore(time_of(NOON + 9001), time_of(NOON + 4000))
     assert json.loads(s3.objects["lake", key])["writer"] == "w2_b"
+
+
+def test_batches_that_a_managed_catalog_has_expired_are_not_lost_to_a_restore() -> None:
+    """None of its snapshots is left, and the ends of ``main`` cover the newest recorded batch."""
+    s3 = MemoryS3()
+    batches = [batch(n, n, n + 1) for n in range(10)]
+    writers_log(s3).record(batches)
+    writers_log(s3).note_restore([], NOON + 60_000, "w2_b", batches[-1].ends)
+    assert not keys(s3, RESTORED)
+    writers_log(s3).note_restore([], NOON + 60_000, "w2_b", batches[-2].ends)
+    assert len(keys(s3, RESTORED)) == 1

@@ -13,6 +13,8 @@ from fastapi import HTTPException
 from fastapi.testclient import TestClient
 
 from sluice.catalog_check.status import Kept, status
+from sluice.config.platform_sections.catalog import Catalog
+from sluice.config.platform_sections.lake import Lake
 from sluice.config.streams import Declared
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
@@ -464,3 +466,14 @@ def test_a_catalog_is_shown_with_what_was_found_of_it(made: Made, client: TestCl
     made.catalog = Unreachable("table sluice_check.catalog_check: the catalog at https://c.test:1 is down")
     found = client.get(ONE)
     assert (found.status_code, "the catalog at … is down" in section(found.text, "catalog")) == (200, True)
+
+
+def test_what_is_left_to_the_catalog_is_said_where_it_is_declared(made: Made, client: TestClient) -> None:
+    assert "Left to the catalog" not in client.get(ONE).text
+    managed = Lake(
+        "s3://w", "s3://l", Catalog("rest", "https://c"), "catalog", "s3://d/d", bucket_lists=False
+    )
+    made.left_to_catalog = managed.left_to_catalog()
+    said = text_of(section(client.get(ONE).text, "catalog"))
+    assert "maintenance is skipped here" in said
+    assert "Files that no table names cannot be looked for: the bucket is not listed" in said

@@ -28,8 +28,9 @@ class AuditOperator(StreamOperator):
     fails_if = "an object is missing or damaged, or the stream's budget is exceeded"
 
     def work(self, context: Context) -> dict[str, Any]:
-        lake, load = self.platform_hook.lake, load_id(self, context)
-        audit = LoadAudit(lake, self.spec, self.ledger, load, self.batch_log, self.entries)
+        hook, load = self.platform_hook, load_id(self, context)
+        declared = hook.platform.lake
+        audit = LoadAudit(hook.lake, self.spec, self.ledger, load, self.batch_log, self.entries, declared)
         result = audit.check()
         self.log.info("%s", result.report())
         check_no_problems(self.log, ErrorCode.OVER_BUDGET, result.problems(), "over budget")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
+from sluice.airflow.operators.maintenance.by_catalog import OwnMaintenanceMixin
 from sluice.config.tables import compacted_tables
 from sluice.maintenance.compaction import CompactionVerification, pin_compaction
 
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CompactOperator(SparkJobOperator):
+class CompactOperator(OwnMaintenanceMixin, SparkJobOperator):
     """Rewrite the small files of the stream's tables; of the dates before the param ``compact_before`` in
     a table that is partitioned by a DATE first.
 
@@ -21,7 +22,11 @@ class CompactOperator(SparkJobOperator):
     The job publishes only a verified rewrite.
     """
 
-    does = "rewrites small files of the stream's table, its quarantine and its queries' states"
+    does = (
+        "rewrites small files of the stream's table, its quarantine and its queries' states; skipped where "
+        "the catalog does"
+    )
+    left = "the catalog rewrites small files"
     fails_if = "the rewrite cannot be verified to hold the same rows"
 
     checked = staticmethod(compacted_tables)
@@ -39,13 +44,17 @@ class CompactOperator(SparkJobOperator):
         return {"before": pinned["before"], "main": pinned["main"]}
 
 
-class VerifyCompactionOperator(StreamOperator):
+class VerifyCompactionOperator(OwnMaintenanceMixin, StreamOperator):
     """Verify the rewrites since the compaction began, and those that no earlier run has verified.
 
     Fails without retries if one has other rows; it reverts nothing.
     """
 
-    does = "compares both sides without Spark: the same rows by their offsets, or by their values"
+    does = (
+        "compares both sides without Spark: the same rows by their offsets, or by their values; skipped "
+        "where the catalog rewrites them"
+    )
+    left = "the catalog rewrites small files"
     fails_if = "they differ"
 
     checked = staticmethod(compacted_tables)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.airflow.failures import failed_attempt
 from sluice.airflow.operators.base import StreamOperator
+from sluice.airflow.operators.maintenance.by_catalog import OwnMaintenanceMixin
 from sluice.config.tables import lake_tables
 from sluice.maintenance.removal import FileRemoval, NotVerifiedYet, check_rewrites, record_metadata
 
@@ -26,13 +27,17 @@ class RecordMetadataOperator(StreamOperator):
         return record_metadata(self.platform_hook, self.spec, self.tables, context["run_id"])
 
 
-class RemoveFilesOperator(StreamOperator):
+class RemoveFilesOperator(OwnMaintenanceMixin, StreamOperator):
     """Delete the files of the stream's tables that no state of the last ``restore_horizon_days`` names.
 
     Fails without retries, but while a change may still be verified. May run again at any time.
     """
 
-    does = "deletes files that no state of the last `restore_horizon_days` names; checks the others"
+    does = (
+        "deletes files that no state of the last `restore_horizon_days` names; checks the others; skipped "
+        "where the catalog deletes"
+    )
+    left = "the catalog deletes files that its snapshots do not name"
     fails_if = (
         "a file that a table or a recorded state needs is gone, a table is lost, a rewrite is not verified, "
         "a record is from the future, or S3 denies the deletion"

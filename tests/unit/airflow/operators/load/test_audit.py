@@ -40,6 +40,7 @@ class Audit:
         self.odd: dict[str, list[Entry]] = {}
         self.asked: list[str] = []
         self.budget: Any = SPEC.budget
+        self.declared = declared()
         self.writer, self.start, self.end = "w1_a", 0, 0
         # The folder of the table where its writer records batches.
         self.documents = Ledger(MemoryS3().as_client(), "s3://w/t", "batches")
@@ -100,11 +101,17 @@ class Audit:
             "planning_task": "produce", "topic": SimpleNamespace(managed=True),
         }  # fmt: skip
         made.__dict__ |= {
-            "tables": NewTables(), "platform_hook": SimpleNamespace(lake=self.lake), "ledger": self.ledger,
+            "tables": NewTables(), "ledger": self.ledger,
+            "platform_hook": SimpleNamespace(lake=self.lake, platform=SimpleNamespace(lake=self.declared)),
             "entries": self.entries, "batch_log": self.batch_log, "spec": SimpleNamespace(**names),
         }  # fmt: skip
         with final_failures():
             return made.work(given(run_id="r"))
+
+
+def declared(*, is_managed: bool = False) -> Any:
+    """As the platform file declares the bucket."""
+    return SimpleNamespace(is_maintained_by_catalog=is_managed, bucket_lists=not is_managed)
 
 
 def entry(etag: str = "e", size: int = 1, latest: bool = True, marker: bool = False) -> Entry:
@@ -170,7 +177,9 @@ def test_markers_that_maintenance_left_are_on_other_objects() -> None:
     s3.objects = {("w", name): b"1", ("w", f"{name}.1"): b"1", ("w", "lake/raw/t/data/b.parquet"): b"1"}
     s3.markers = [("w", f"{name}.1"), ("w", "lake/raw/t/data/b.parquet")]
     made = AuditOperator(task_id="audit", stream="nyc_taxi")
-    made.__dict__["platform_hook"] = SimpleNamespace(bucket=lambda bucket: Bucket(s3.as_client(), bucket))
+    made.__dict__["platform_hook"] = SimpleNamespace(
+        bucket=lambda bucket: Bucket(s3.as_client(), bucket), platform=SimpleNamespace(lake=declared())
+    )
     assert [(found.key, found.is_delete_marker) for found in made.entries(f"s3://w/{name}")] == [
         (name, False)
     ]
@@ -313,3 +322,40 @@ def test_a_late_audit_lists_what_came_until_its_load_was_verified(
     assert audit.run()["batches"] == 10
     # Those of restores and of batches; a document of batches.
     assert (memory.requests["LIST"], memory.requests["GET"]) == (2, 1)
+
+
+def test_of_a_bucket_that_is_not_listed_the_audit_says_what_it_cannot_show(
+    audit: Audit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    audit.declared = declared(is_managed=True)
+    audit.batch(1)
+    found = audit.run()
+    (line,) = found["not_shown"]
+    assert "not listed by declaration" in line
+    assert found["delete_markers"] is None, "not 0, as if it had looked"
+    log = capsys.readouterr().out
+    assert line in log
+    assert "delete markers added" not in log
+    assert (found["batches"], found["versions_per_batch"], found["objects"]) == (1, 4, 4)
+
+
+def test_of_a_bucket_that_is_not_listed_a_missing_file_is_found(audit: Audit) -> None:
+    audit.declared = declared(is_managed=True)
+    audit.batch(1)
+    audit.odd[".parquet"] = []
+    with raising(AirflowFailException, "objects missing or damaged is 1", "parquet is missing"):
+        audit.run()
+
+
+def test_an_object_of_a_bucket_that_is_not_listed_is_asked_for_alone() -> None:
+    s3 = MemoryS3()
+    s3.objects = {("w", "t/a.parquet"): b"123"}
+    made = AuditOperator(task_id="audit", stream="nyc_taxi")
+    made.__dict__["platform_hook"] = SimpleNamespace(
+        bucket=lambda bucket: Bucket(s3.as_client(), bucket),
+        platform=SimpleNamespace(lake=declared(is_managed=True)),
+    )
+    (found,) = made.entries("s3://w/t/a.parquet")
+    assert (found.size, found.is_latest) == (3, True)
+    assert made.entries("s3://w/t/b.parquet") == []
+    assert s3.requests == {"HEAD": 2}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 from pyiceberg.types import BinaryType, LongType, StringType
 
 from sluice.airflow.operators.maintenance.compaction import CompactOperator, VerifyCompactionOperator
@@ -45,6 +45,7 @@ class World:
 
     def __init__(self) -> None:
         self.head: int | None = 77
+        self.is_managed = False
         self.submitted: list[list[str]] = []
         self.failure: str | None = None
         memory = self.memory = MemoryS3()
@@ -99,7 +100,10 @@ class World:
         return self.rewrites if table.name == self.rewritten else []
 
     def _with_clients(self, made: Step) -> Step:
-        hook = SimpleNamespace(lake=self, history=lambda stream: self.history)
+        platform = SimpleNamespace(
+            lake=SimpleNamespace(is_maintained_by_catalog=self.is_managed), kubernetes=None
+        )
+        hook = SimpleNamespace(lake=self, history=lambda stream: self.history, platform=platform)
         made.__dict__ |= {"world": self, "tables": NewTables(), "platform_hook": hook, "ledger": self.ledger}
         return made
 
@@ -373,3 +377,17 @@ def test_what_was_verified_costs_one_question(world: World) -> None:
 def test_without_a_compaction_there_is_nothing_to_check(world: World) -> None:
     with raising(AirflowFailException, "compaction.json", "compact task"):
         world.check()
+
+
+@pytest.mark.parametrize("step", ["compact", "check", "remove"])
+def test_what_a_managed_catalog_does_by_itself_is_skipped_with_the_reason(world: World, step: str) -> None:
+    world.is_managed = True
+    steps: dict[str, Callable[[], object]] = {
+        "compact": world.compact,
+        "check": world.check,
+        "remove": lambda: world.remove("r"),
+    }
+    with raising(AirflowSkipException, "the catalog", 'maintenance = "catalog"', "changes_reconciliation"):
+        steps[step]()
+    assert not world.submitted
+    assert not world.memory.objects, "nothing is pinned or recorded"

@@ -55,6 +55,7 @@ class World:
     def remove(self) -> Any:
         hook = SimpleNamespace(
             lake=self.lake,
+            platform=SimpleNamespace(lake=SimpleNamespace(is_maintained_by_catalog=False)),
             history=lambda name: self.history,
             bucket=lambda name: Bucket(),
             remove_objects=lambda bucket, keys: self.removed.extend(keys),

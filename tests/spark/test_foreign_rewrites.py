@@ -1,0 +1,211 @@
+"""What a managed catalog does by itself to a running stream's table, by Spark's and PyIceberg's own calls."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import pyarrow.compute as pc
+import pytest
+
+from sluice.clients.lake.catalog import Lake
+from sluice.clients.lake.commits import ancestors
+from sluice.clients.lake.reading.files import OFFSET
+from sluice.clients.s3.requests import connect
+from sluice.config.platform_sections.catalog import REST, SQL
+from sluice.config.platform_sections.lake import BY_CATALOG, CATALOG, MAINTENANCE
+from sluice.core.findings import FindingName
+from sluice.core.schema_versions.documents import PLACE
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
+from sluice.maintenance.reconciliation.table_contents import TableContents
+from sluice.maintenance.reconciliation.verified_table import Verified
+from spark_jobs.common.consumer.writer import StreamWriter
+from spark_jobs.common.lake.expected_refs import PREFIX
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.writer_lease import ConcurrentCommit
+from tests.support import foreign
+from tests.support.lakehouse import Stream
+from tests.support.memory_s3 import MemoryS3
+
+BOTH = pytest.mark.parametrize(
+    "stream", [REST, pytest.param(SQL, marks=pytest.mark.exhaustive)], indirect=True
+)
+
+
+@pytest.fixture
+def managed(stream: Stream) -> Iterator[Stream]:
+    """A stream whose tables the catalog maintains, by declaration."""
+    lake = replace(stream.platform.lake, maintenance=BY_CATALOG)
+    stream.platform = replace(stream.platform, lake=lake)
+    stream.spark.conf.set(f"{PREFIX}{MAINTENANCE}", BY_CATALOG)
+    # As of a table that is made where the bucket is not listed.
+    place = f"{lake.warehouse}/raw/documents_of_{stream.spec.name}"
+    table = f"{CATALOG}.{stream.spec.table}"
+    stream.spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('{PLACE}' = '{place}')")
+    made = stream.writer
+
+    def writer(kind: type[StreamWriter] = StreamWriter) -> StreamWriter:
+        found = made(kind)
+        for operation in ("ListObjectsV2", "ListObjectVersions"):
+            event = f"before-parameter-build.s3.{operation}"
+            found.client.meta.events.register(event, partial(refuse, found.table.location()))
+        return found
+
+    stream.writer = writer  # type: ignore[method-assign, assignment]
+    yield stream
+    stream.spark.conf.unset(f"{PREFIX}{MAINTENANCE}")
+
+
+def refuse(folder: str, params: dict[str, Any], **_: Any) -> None:
+    """As a bucket does that cannot be listed."""
+    uri = f"s3://{params['Bucket']}/{params['Prefix']}"
+    assert not uri.startswith(f"{folder}/"), f"{uri} is listed"
+
+
+class Verifying:
+    """The verification of the table, each time from what the one before has verified."""
+
+    def __init__(self, stream: Stream, lake: Lake) -> None:
+        self.lake, self.name = lake, stream.spec.table
+        names = self.name, stream.spec.quarantine_table
+
+        client = connect(stream.platform.s3)
+
+        def batch_log(name: str) -> BatchLog:
+            return BatchLog.open(client, lake.table(name))
+
+        self.batch_log = batch_log
+        ledger = Ledger(MemoryS3().as_client(), "s3://w/ledger", stream.spec.name)
+        self.contents = TableContents(lake, *names, ledger, batch_log, is_by_catalog=True)
+        self.verified: Verified | None = None
+
+    def run(self) -> tuple[dict[FindingName, str], list[str]]:
+        """Findings by their names, and notes."""
+        before = self.contents.usable(self.verified, pytest.fail) if self.verified else None
+        found, now = self.contents.verify(before, self.verified)
+        self.verified = self.verified if found else now
+        return {one.name: one.message for one in found}, list(self.contents.notes)
+
+    def expire(self) -> None:
+        """All snapshots of ``main`` but the newest, by PyIceberg."""
+        table = self.lake.catalog.load_table(self.name)
+        older = [snapshot.snapshot_id for snapshot in ancestors(table)][1:]
+        table.maintenance.expire_snapshots().by_ids(older).commit()
+
+
+@pytest.fixture
+def verifying(managed: Stream) -> Iterator[Verifying]:
+    with closing(Lake.open(managed.platform)) as lake:
+        yield Verifying(managed, lake)
+
+
+def rewrite_by_spark(stream: Stream, where: str = "true") -> None:
+    """All files that may have such rows."""
+    stream.spark.sql(
+        f"CALL {CATALOG}.system.rewrite_data_files(table => '{stream.spec.table}', where => '{where}', "
+        "options => map('rewrite-all', 'true'))"
+    ).collect()
+
+
+@BOTH
+def test_a_rewrite_between_batches_is_followed_and_one_under_a_publish_refuses_it(
+    managed: Stream, verifying: Verifying
+) -> None:
+    running = managed.run(managed.writer())
+    managed.send(2)
+    running.query.processAllAvailable()
+    assert verifying.run() == ({}, [])
+    rewrite_by_spark(managed)
+    managed.send(2)
+    with pytest.raises(ConcurrentCommit):
+        managed.await_end(running)
+
+    class Overtaken(StreamWriter):
+        def _publish(self, *arguments: Any) -> None:
+            rewrite_by_spark(managed)
+            super()._publish(*arguments)
+
+    overtaken = managed.writer(Overtaken)
+    with pytest.raises(ConcurrentCommit):
+        managed.await_end(managed.consume(overtaken, overtaken.acquire()))
+    managed.run(managed.writer())
+    managed.assert_exact(4)
+    found, notes = verifying.run()
+    assert not found
+    assert len(notes) == 2
+    assert all("verified to hold the same 4 rows" in note for note in notes)
+
+
+@BOTH
+def test_a_stream_goes_on_whose_snapshots_another_client_has_expired(
+    managed: Stream, verifying: Verifying
+) -> None:
+    running = managed.run(managed.writer())
+    for _ in range(3):
+        managed.send(1)
+        running.query.processAllAvailable()
+    running.stop()
+    assert IcebergTable(managed.spark, managed.spec.table).expirable(0, 2**62) == []
+    rewrite_by_spark(managed)
+    running = managed.run(managed.writer())
+    running.stop()
+    verifying.expire()
+    managed.send(1)
+    managed.run(managed.writer())
+    managed.assert_exact(4)
+    assert verifying.run()[0] == {}
+    log = verifying.batch_log(managed.spec.table)
+    assert not log.restores
+    assert [one.is_lost for one in log.newest(9)] == [False] * 4
+    (place,) = {managed.writer().table.documents(), log.table.properties[PLACE]}
+    assert place.startswith("s3://"), "not in the table's folder, which nothing else is written to"
+
+
+@BOTH
+def test_a_rewrite_that_loses_a_row_is_named_with_its_file(managed: Stream, verifying: Verifying) -> None:
+    running = managed.run(managed.writer())
+    managed.send(3)
+    running.query.processAllAvailable()
+    running.stop()
+    verifying.run()
+    table = verifying.lake.catalog.load_table(managed.spec.table)
+    rows = table.scan().to_arrow()
+    is_lost = pc.and_(pc.equal(rows["_kafka_partition"], 1), pc.equal(rows[OFFSET], 1))
+    foreign.rewrite(table, rows.filter(pc.invert(is_lost)))
+    found, _ = verifying.run()
+    assert "lost 1 offsets: 1=[1,2), of s3://" in found[FindingName.FOREIGN_COMMIT]
+    assert "1=[1,2)" in found[FindingName.OFFSETS_MISSING]
+
+
+@BOTH
+def test_a_query_can_begin_once_manifests_without_removed_files_are_written(
+    managed: Stream, verifying: Verifying
+) -> None:
+    """As docs/operating.md says, of a table whose maintenance is the catalog's."""
+    running = managed.run(managed.writer())
+    for _ in range(2):
+        managed.send(2)
+        running.query.processAllAvailable()
+    running.stop()
+    verifying.run()
+    manifests = f"CALL {CATALOG}.system.rewrite_manifests(table => '{managed.spec.table}')"
+    managed.spark.sql(manifests).collect()
+    rewrite_by_spark(managed, f"{OFFSET} >= 2")
+    table = IcebergTable(managed.spark, managed.spec.table)
+
+    def is_streamable() -> bool:
+        managed.writer().acquire()
+        table.refresh()
+        return table.streamable_files(next(table.snapshots(MAIN))) is not None
+
+    assert not is_streamable(), "a manifest lists the removed file beside one that is there"
+    managed.spark.sql(manifests).collect()
+    assert is_streamable()
+    found, notes = verifying.run()
+    assert not found
+    assert len(notes) == 3
+    assert all("verified to hold the same" in note for note in notes)
