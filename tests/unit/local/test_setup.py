@@ -20,6 +20,7 @@ from tests.support.raising import raising
 
 PINNED = (
     *("requirements.txt", "local/bootstrap.txt", "local/go.txt", "local/registry.txt"),
+    "local/ministack.txt",
     *("tests/k8s/java.txt", "tests/k8s/spark-api.txt"),
 )
 
