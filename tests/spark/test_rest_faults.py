@@ -164,7 +164,7 @@ def test_a_publish_that_meets_a_fault_is_one_publish(
     proxy.rule = passed_on
     assert len(met) == 1
     running.stream.assert_exact(running.sent)
-    # The writer goes on, with its lease, and each batch is one snapshot; what is sent may come in two.
+    # The writer goes on, with its lease, and each batch is one snapshot; what is sent may be two of them.
     running.publish()
     running.stream.assert_exact(running.sent)
     found = running.stream.summaries()

@@ -91,11 +91,11 @@ def programs(gate: TokenGate) -> set[str]:
 def test_a_stream_goes_on_over_tokens_that_expire(
     make: Callable[[Platform], Stream], logged_in: Open, gate: TokenGate, is_opaque: bool
 ) -> None:
-    gate.seconds, gate.is_opaque = 3, is_opaque
+    gate.seconds, gate.is_opaque = 5, is_opaque
     stream = make(logged_in())
     running = stream.run(stream.writer())
     began, sent = time.monotonic(), 0
-    while time.monotonic() - began < 2 * gate.seconds:
+    while time.monotonic() - began < 1.5 * gate.seconds:
         stream.send(1)
         sent += 1
         running.query.processAllAvailable()
