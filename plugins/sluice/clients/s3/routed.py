@@ -143,7 +143,7 @@ class _StaysOpen:
         return getattr(self._file, name)
 
     def close(self) -> None:
-        """Its owner does."""
+        """Left to the one that opened it."""
 
 
 class _Paginator:
