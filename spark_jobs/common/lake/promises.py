@@ -38,10 +38,11 @@ def check(spark: SparkSession) -> None:
 
     A database is asked nothing: Iceberg compares there the file that was read with the current one.
     """
-    check_catalog(spark)
-    # Only a declaration of a kind that is tried says where.
+    # First, since PyIceberg has the server's words for a refused login. Only a declaration of a kind that is
+    # tried says where.
     if spark.conf.get(f"{PREFIX}{CHECK_NAMESPACE}", ""):
         _check(properties_of(spark))
+    check_catalog(spark)
 
 
 @lru_cache(maxsize=4)
