@@ -12,7 +12,10 @@ from sluice.config.platform_sections.s3 import S3
 
 def test_a_task_makes_one_s3_client_with_a_connection_for_each_of_its_threads() -> None:
     hook = PlatformHook()
-    s3, lake = S3("user", "secret", endpoint="http://127.0.0.1:9"), SimpleNamespace(ledger="s3://w/ledger")
+    s3, lake = (
+        S3("user", "secret", endpoint="http://127.0.0.1:9"),
+        SimpleNamespace(ledger="s3://w/ledger", vends=False),
+    )
     vars(hook)["platform"] = SimpleNamespace(s3=s3, lake=lake, source=SimpleNamespace(bucket="source"))
     clients = [hook.source.client, hook.bucket("a").client, hook.ledger("s").client, hook.history("s").client]
     assert all(client is clients[0] for client in clients)

@@ -63,7 +63,7 @@ def test_two_attempts_at_the_same_head_have_documents_of_their_own() -> None:
 
     stream: Any = object.__new__(ChangedStream)
     stream._client = SimpleNamespace(put_object=put_object)
-    stream.table = SimpleNamespace(location=lambda: "s3://lake/raw/t", head=lambda ref: 7)
+    stream.table = SimpleNamespace(documents=lambda: "s3://lake/raw/t", head=lambda ref: 7)
     published = stream.record(replace(ChangeResult.none(), id="c1", rows_out=3), LoadedRows())
     stream.record(replace(ChangeResult.none(), id="c1"), LoadedRows())
     assert len(objects) == 2
