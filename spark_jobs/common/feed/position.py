@@ -168,7 +168,7 @@ def gap(feed: Feed, read_at: float, now: float) -> str:
         return ""
     if hours < 0:
         return (
-            f"the feed was last heard in {-hours:.1f} hours by this machine's clock, so a clock was wrong, and "
+            f"the feed was last heard in {-hours:.1f} hours by this machine's clock: a clock was wrong, and "
             f"whether it was within the {feed.keeps_hours} hours of keeps_hours is not known"
         )
     return f"the feed was last heard {hours:.1f} hours ago, and keeps_hours is {feed.keeps_hours}"
