@@ -88,7 +88,7 @@ def test_a_broken_catalog_that_was_repaired_is_used(tmp_path: Path, trials: list
 
 
 @pytest.mark.parametrize("changed", [ADDRESS, "warehouse", "prefix"])
-def test_another_catalog_that_has_taken_over_the_tables_is_tried(
+def test_another_catalog_that_has_the_tables_by_now_is_tried(
     tmp_path: Path, trials: list[str], changed: str
 ) -> None:
     """The property comes with the scratch table, which was registered there."""
