@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from uuid import UUID, uuid5
 
 from spark_jobs.common.feed.event import Event
@@ -26,12 +27,13 @@ def read(data: str, position: str) -> Event:
     meta = document.get("meta") if isinstance(document, dict) else None
     if not isinstance(meta, dict):
         return _malformed(data, position, "no event: it has no meta")
+    happened = _time(meta.get("dt"))
     if meta.get("domain") == "canary":
-        return Event(_generated_id(data, position), is_canary=True)
+        return Event(_generated_id(data, position), is_canary=True, time=happened)
     event_id = _text(meta.get("id"))
     if event_id is None:
         return _malformed(data, position, f"meta.id {str(meta.get('id'))[:50]!r} is no id")
-    return Event(event_id, key=_text(document.get("wiki")) or _text(meta.get("domain")))
+    return Event(event_id, key=_text(document.get("wiki")) or _text(meta.get("domain")), time=happened)
 
 
 def rewind(position: str) -> str:
@@ -78,6 +80,16 @@ def _text(value: object) -> str | None:
         # JSON may name half of a surrogate pair, which UTF-8 does not encode.
         return None
     return value
+
+
+def _time(value: object) -> float | None:
+    if not isinstance(value, str):
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
 
 
 def _is_number(value: object) -> bool:

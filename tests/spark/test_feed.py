@@ -390,7 +390,7 @@ def test_what_is_too_long_for_the_topic_is_cut_and_says_so(feed: Feed, services:
     for text in texts:
         sender.send(Event(text[:1] + str(len(text)), key="k"), text, None, lambda: None)
     deadline = time.monotonic() + 30
-    assert sender.commit(None, lambda: time.monotonic() > deadline, with_ids=True)
+    assert sender.commit(time.time(), lambda: time.monotonic() > deadline, with_ids=True)
     records = feeding.records()
     assert [record.value for record in records] == [text.encode()[: sender.max_bytes] for text in texts]
     assert [record.headers.get("original-size") for record in records] == [b"2097152", None, None]

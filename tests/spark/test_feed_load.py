@@ -49,7 +49,7 @@ class Producers:
             sender.send(Event(f"{number}", key), body.decode(), f"p{number}", lambda: None)
 
     def commit(self, sender: Sender) -> None:
-        assert sender.commit(None, lambda: False, with_ids=False)
+        assert sender.commit(5.0, lambda: False, with_ids=False)
         self.saved = sender.saved
 
 

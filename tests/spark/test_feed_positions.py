@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import time
 from collections.abc import Callable
 from contextlib import closing
@@ -20,9 +21,9 @@ from spark_jobs.common.feed.former import Former, lock_key
 from spark_jobs.common.feed.position import SavedPosition
 from spark_jobs.common.feed.records import EVENT_ID, FEED, POSITION, SEQUENCE, ids_key, position_key
 from spark_jobs.common.kafka.offsets import Topic
-from tests.spark.test_feed import assert_exactly_once
+from tests.spark.test_feed import assert_exactly_once, numbers
 from tests.support.faulty_replay import FaultyReplay
-from tests.support.feeding import NAME, PARTITIONS, TOPIC, Feeding, murmur2, wait_for
+from tests.support.feeding import NAME, PARTITIONS, TOPIC, Feeding, ProducerProcess, murmur2, wait_for
 from tests.support.services import Services
 
 # As release 0.1.0 made its table and wrote into it.
@@ -204,3 +205,86 @@ def delete_positions(feeding: Feeding) -> None:
     admin, name = feeding.admin(), POSITIONS_TOPIC.name
     admin.delete_topics([name])[name].result(20)
     wait_for("the topic's end", lambda: name not in admin.list_topics(timeout=10).topics)
+
+
+# keeps_hours in seconds, and one event by which the stream's own function fails.
+SCRIPT = """
+import os
+import sys
+from spark_jobs.common.feed import position, run
+from spark_jobs.wiki_changes import events
+
+def gap(feed, read_at, now):
+    return f"not heard for {now - read_at:.0f} s" if now - read_at > KEEPS else ""
+
+position.gap = run.gap = gap
+read = events.read
+
+def failing(data, position):
+    event = read(data, position)
+    if event.event_id == "BAD":
+        raise ValueError("an event that ends the process")
+    return event
+
+events.read = failing
+sys.exit(run.run("wiki_changes"))
+"""
+
+
+def script(keeps: int, bad: str = "") -> str:
+    return SCRIPT.replace("KEEPS", str(keeps)).replace("BAD", bad)
+
+
+class Forgetting(FaultyReplay):
+    """Keeps its last events only: begins with these for a client that asks for an earlier one."""
+
+    kept_from = 0
+
+    def forget(self, seconds: float, rate: float) -> None:
+        self.kept_from = self.state.following(time.time()) - int(seconds * rate)
+
+    def first(self, position: str | None, since: str | None, now: float) -> int:
+        return max(super().first(position, since, now), self.kept_from)
+
+
+def assert_says_that_events_are_missing(producer: ProducerProcess) -> None:
+    assert producer.ends() == exits.CONFIGURATION, producer.log
+    said = producer.log.splitlines()[-1]
+    assert "SLU-309" in said
+    assert "not heard for" in said
+
+
+def test_a_producer_that_was_suspended_for_longer_than_the_feed_keeps_events(feed: Feed) -> None:
+    keeps, rate = 4, 100
+    with Forgetting(rate=rate, retry_ms=100) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start(script(keeps))
+        wait_for("events", lambda: feeding.count() > 100)
+        producer.send(signal.SIGSTOP)
+        # Some more events wait in the socket, and then the connection's end.
+        replay.set_faults(cut_every=100, cut="drop", cut_times=1)
+        time.sleep(2 * keeps)
+        replay.forget(keeps, rate)
+        replay.clear_faults()
+        producer.send(signal.SIGCONT)
+        assert_says_that_events_are_missing(producer)
+
+
+@pytest.mark.exhaustive
+def test_a_producer_that_one_event_ends_for_longer_than_the_feed_keeps_events(feed: Feed) -> None:
+    keeps, rate = 15, 50
+    with Forgetting(rate=rate, retry_ms=100) as replay:
+        feeding = feed(replay.url)
+        producer = feeding.start(script(keeps))
+        wait_for("events", lambda: feeding.count() > 50)
+        producer.stop()
+        last = max(numbers(replay, feeding.records(), range(60_000)))
+        failing = script(keeps, replay.feed.event_id(last + 20))
+        stopped = time.monotonic()
+        while time.monotonic() < stopped + 2 * keeps:
+            producer = feeding.start(failing)
+            if producer.ends() != 1:
+                break
+        # The bug is corrected.
+        replay.forget(keeps, rate)
+        assert_says_that_events_are_missing(feeding.start(script(keeps)))

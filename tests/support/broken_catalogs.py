@@ -121,6 +121,40 @@ def numbers_by_itself(asked: Asked, ask: Ask) -> Answer:
     return ask(asked.with_json(body | {"updates": updates}))
 
 
+def takes_the_last_number_again(asked: Asked, ask: Ask) -> Answer:
+    """Refuses older sequence numbers than the last, not the last one."""
+    if not asked.is_commit:
+        return ask(asked)
+    body = asked.json
+    last = ask(asked.load()).json["metadata"]["last-sequence-number"]
+    updates = [
+        one | {"snapshot": one["snapshot"] | {"sequence-number": last + 1}}
+        if one["action"] == "add-snapshot" and one["snapshot"]["sequence-number"] == last
+        else one
+        for one in body["updates"]
+    ]
+    return ask(asked.with_json(body | {"updates": updates}))
+
+
+def takes_none_for_left_out(required: Required, updates: Updates) -> tuple[Required, Updates]:
+    """As a server that reads null as a field that is not there."""
+    is_none = [one for one in required if "ref" in one and one.get("snapshot-id") is None]
+    return [one for one in required if one not in is_none], updates
+
+
+def ignores(kind: str) -> Callable[[Required, Updates], tuple[Required, Updates]]:
+    def change(required: Required, updates: Updates) -> tuple[Required, Updates]:
+        return [one for one in required if one["type"] != kind], updates
+
+    return change
+
+
+def loses_properties_beside_refs(required: Required, updates: Updates) -> tuple[Required, Updates]:
+    if not _sets(updates):
+        return required, updates
+    return required, [one for one in updates if one["action"] != "set-properties"]
+
+
 def checks_early(late: Callable[[Required, Updates, dict[str, int]], Required | None]) -> Rule:
     """A catalog that looks at what is required, and later makes the commit by a part of it: ``late``, by the
     refs as they are then; None if it is refused then. So does one that tries again without a look when
@@ -176,6 +210,11 @@ BROKEN: dict[str, Rule] = {
     "removed-branch": makes_a_removed_branch_again,
     "publish-with-expiry": changed(expires_nothing),
     "sequence-number": numbers_by_itself,
+    "last-sequence-number": takes_the_last_number_again,
+    "missing-ref": changed(takes_none_for_left_out),
+    "current-schema": changed(ignores("assert-current-schema-id")),
+    "last-column": changed(ignores("assert-last-assigned-field-id")),
+    "properties-with-refs": changed(loses_properties_beside_refs),
     "branch-removed-meanwhile": checks_early(forgets_refs_that_it_does_not_set),
     "branch-moved-meanwhile": checks_early(looks_only_whether_they_are_there),
     "commit-meanwhile": checks_early(last_move_of_main_wins),

@@ -182,8 +182,10 @@ class Feeding:
         saved = self.saved()
         return 0 if saved is None else saved.next_sequence - 1
 
-    def start(self) -> ProducerProcess:
-        command = [sys.executable, *SPEC.component("producer").arguments]
+    def start(self, script: str = "") -> ProducerProcess:
+        """``script``: Python that runs the producer, with something changed."""
+        arguments = ["-c", script] if script else SPEC.component("producer").arguments
+        command = [sys.executable, *arguments]
         running = ProducerProcess(command, self._environment, self._folder, len(self._started))
         self._started.append(running)
         return running

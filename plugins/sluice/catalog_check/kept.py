@@ -22,6 +22,7 @@ from sluice.catalog_check.promises import RACES, STEPS, VERSION
 from sluice.catalog_check.status import Kept
 from sluice.catalog_check.trial import SCHEMA, Finding, findings
 from sluice.clients.catalogs.errors import asking
+from sluice.config.platform_sections.catalog import ADDRESS
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError
@@ -38,9 +39,16 @@ class CatalogBroken(ConfigError):
 
 
 def read(catalog: Catalog, namespace: str) -> Kept | None:
-    """None unless this catalog was found to keep what this version asks for. Raises as :func:`found`."""
+    """None unless this catalog, at this address, was found to keep what this version asks for. Raises as
+    :func:`found`."""
     known = found(catalog, namespace)
-    return known if known and not known.broken else None
+    return known if known and not known.broken and known.place == _place(catalog) else None
+
+
+def _place(catalog: Catalog) -> str:
+    # Not `uri`, which has a database's login.
+    names = ADDRESS, "warehouse", "prefix"
+    return " ".join(text for name in names if (text := catalog.properties.get(name)))
 
 
 def found(catalog: Catalog, namespace: str) -> Kept | None:
@@ -69,14 +77,14 @@ def tried(catalog: Catalog, other: Catalog, namespace: str) -> list[Finding]:
     if broken:
         _keep_broken(catalog, namespace, broken[0])
     elif len(made) == len(STEPS) + len(RACES):
-        _keep(catalog, namespace, Kept(VERSION, time.time()))
+        _keep(catalog, namespace, Kept(VERSION, time.time(), place=_place(catalog)))
     return made
 
 
 def _keep_broken(catalog: Catalog, namespace: str, promise: str) -> None:
     """For pages; a catalog that does not take it is refused all the same."""
     try:
-        _keep(catalog, namespace, Kept(VERSION, time.time(), promise))
+        _keep(catalog, namespace, Kept(VERSION, time.time(), promise, _place(catalog)))
     except (ClientError, ValidationException, ValueError) as error:
         log.warning("broken promise not written to the catalog promise=%s error=%s", promise, error)
 

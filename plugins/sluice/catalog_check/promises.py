@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 # Another one with other promises: what was found before counts no more.
-VERSION = 1
+VERSION = 2
 MAIN = "main"
+# The scratch table's schema, and the last id of a column in it.
+SCHEMA_ID, LAST_COLUMN = 0, 1
 # The branches of a writer, and of the next one.
 FIRST, SECOND = "w1", "w2"
 # Ref -> the name of its snapshot.
@@ -37,6 +39,12 @@ class Commit:
     """Snapshots that are removed."""
     expects: Mapping[str, str | None] = field(default_factory=dict)
     """Ref -> the snapshot where it must be; None: there must be no such ref."""
+    schema: int | None = None
+    """The current schema's id, if it is required."""
+    last_column: int | None = None
+    """The last id that a column got, if it is required."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Properties of the table that are set."""
 
 
 @dataclass(frozen=True)
@@ -65,8 +73,9 @@ def after(refs: Refs, commit: Commit) -> dict[str, str]:
 
 
 def is_met(refs: Refs, commit: Commit) -> bool:
-    """Whether every ref is where the commit expects it."""
-    return all(refs.get(name) == at for name, at in commit.expects.items())
+    """Whether every ref, and the schema, is where the commit expects it."""
+    is_schema = commit.schema in (None, SCHEMA_ID) and commit.last_column in (None, LAST_COLUMN)
+    return is_schema and all(refs.get(name) == at for name, at in commit.expects.items())
 
 
 # One after the other, on a new table.
@@ -128,6 +137,42 @@ STEPS = (
         "a snapshot with an old sequence number is refused",
         Commit((Added("g", "f", 1),), {SECOND: "g"}, expects={SECOND: "f"}),
         False,
+    ),
+    Step(
+        "last-sequence-number",
+        "a snapshot with the last sequence number is refused: another branch has it",
+        Commit((Added("h", "f", 4),), {SECOND: "h"}, expects={SECOND: "f"}),
+        False,
+    ),
+    Step(
+        "missing-ref",
+        "main takes no first commit of who expects that there is none",
+        Commit((Added("i", "f", 5),), {MAIN: "i"}, expects={MAIN: None}),
+        False,
+    ),
+    Step(
+        "current-schema",
+        "the schema that a commit expects is required",
+        Commit((Added("j", "f", 5),), {SECOND: "j"}, expects={SECOND: "f"}, schema=SCHEMA_ID + 1),
+        False,
+    ),
+    Step(
+        "last-column",
+        "the last column id that a commit expects is required",
+        Commit((Added("k", "f", 5),), {SECOND: "k"}, expects={SECOND: "f"}, last_column=LAST_COLUMN + 1),
+        False,
+    ),
+    Step(
+        "properties-with-refs",
+        "one commit adds a snapshot, sets main and a branch, and sets a property of the table",
+        Commit(
+            *((Added("l", "f", 5),), {MAIN: "l", SECOND: "l"}),
+            expects={MAIN: "f", SECOND: "f"},
+            schema=SCHEMA_ID,
+            last_column=LAST_COLUMN,
+            properties={"sluice.tried": "yes"},
+        ),
+        True,
     ),
 )
 # Where each race begins: main at `a`, the branch one ahead, and one more snapshot for who comes between.

@@ -12,11 +12,13 @@ from sluice.core.messages import iso
 @dataclass(frozen=True)
 class Kept:
     """What was found of a catalog. ``version``: of the promises; ``at``: when they were tried, in seconds
-    since 1970; ``broken``: the promise that the catalog breaks, empty if it keeps all."""
+    since 1970; ``broken``: the promise that the catalog breaks, empty if it keeps all; ``place``: address,
+    warehouse and prefix by which it was tried, as another product may have its tables by now."""
 
     version: int
     at: float
     broken: str = ""
+    place: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -20,6 +20,7 @@ from sluice.catalog_check.promises import (
     RACE_REFS,
     RACE_SNAPSHOTS,
     RACES,
+    SCHEMA_ID,
     STEPS,
     Added,
     Commit,
@@ -29,7 +30,7 @@ from sluice.catalog_check.promises import (
     after,
 )
 from sluice.clients.catalogs.commits import commit as commit_to
-from sluice.clients.catalogs.commits import expected_refs
+from sluice.clients.catalogs.commits import expected_refs, expected_schema
 from sluice.clients.catalogs.errors import asking
 from sluice.core.json_record import Document
 from sluice.core.messages import quoted
@@ -38,6 +39,9 @@ SCHEMA = Schema(NestedField(1, "id", LongType(), required=True))
 # Each is a chance that two commits meet.
 ROUNDS = 10
 ACCEPTED = "accepted"
+# Refs, names of snapshots, and properties.
+State = tuple[dict[str, str], set[str], dict[str, str]]
+_PROPERTIES = {name for step in STEPS for name in step.commit.properties}
 # By the server (409, 400), or by the client, which looks at what it loaded.
 _REFUSALS = (CommitFailedException, BadRequestError, ValidationException, ValueError)
 
@@ -96,6 +100,7 @@ class ScratchTable:
         requirements += expected_refs(
             {ref: self._ids[at] if at else None for ref, at in commit.expects.items()}
         )
+        requirements += expected_schema(commit.schema, commit.last_column)
         updates: list[Document] = [
             {"action": "add-snapshot", "snapshot": self._snapshot(one)} for one in commit.adds
         ]
@@ -107,6 +112,8 @@ class ScratchTable:
         if commit.expires:
             expired = [self._ids[one] for one in commit.expires]
             updates.append({"action": "remove-snapshots", "snapshot-ids": expired})
+        if commit.properties:
+            updates.append({"action": "set-properties", "updates": dict(commit.properties)})
         try:
             commit_to(self._clients[client], ".".join(self._table.name()), requirements, updates)
         except _REFUSALS as error:
@@ -121,31 +128,34 @@ class ScratchTable:
             "timestamp-ms": int(time.time() * 1000),
             "manifest-list": f"{self._table.metadata.location}/metadata/snap-{number}.avro",
             "summary": {"operation": "append"},
-            "schema-id": 0,
+            "schema-id": SCHEMA_ID,
         }
         return made if added.parent is None else made | {"parent-snapshot-id": self._ids[added.parent]}
 
-    def state(self) -> tuple[dict[str, str], set[str]]:
-        """Its refs, and the names of its snapshots."""
+    def state(self) -> State:
+        """Its refs, the names of its snapshots, and those of its properties that were tried."""
         names = {number: name for name, number in self._ids.items()}
         metadata = self._clients[0].load_table(self._table.name()).metadata
         # A catalog that rewrites by itself has snapshots of its own.
         refs = {ref: names.get(at.snapshot_id, str(at.snapshot_id)) for ref, at in metadata.refs.items()}
-        return refs, {names.get(one.snapshot_id, str(one.snapshot_id)) for one in metadata.snapshots}
+        snapshots = {names.get(one.snapshot_id, str(one.snapshot_id)) for one in metadata.snapshots}
+        return refs, snapshots, {k: v for k, v in metadata.properties.items() if k in _PROPERTIES}
 
 
 def _steps(scratch: ScratchTable) -> Iterator[Finding]:
     refs: dict[str, str] = {}
     snapshots: set[str] = set()
+    properties: dict[str, str] = {}
     for step in STEPS:
         if step.is_valid:
             refs = after(refs, step.commit)
             snapshots = (snapshots | {one.name for one in step.commit.adds}) - set(step.commit.expires)
+            properties = properties | dict(step.commit.properties)
         # Who must be refused is another client than who was there before.
         answer = scratch.commit(step.commit, client=0 if step.is_valid else 1)
         found = scratch.state()
-        is_kept = (answer == ACCEPTED) is step.is_valid and found == (refs, snapshots)
-        expected = _said(ACCEPTED if step.is_valid else "refused", refs, snapshots)
+        is_kept = (answer == ACCEPTED) is step.is_valid and found == (refs, snapshots, properties)
+        expected = _said(ACCEPTED if step.is_valid else "refused", refs, snapshots, properties)
         yield _finding(step, expected, _said(answer, *found), is_kept)
 
 
@@ -163,9 +173,9 @@ def _race(race: Race, scratch: ScratchTable, rounds: int) -> tuple[str, bool]:
             return f"the refs could not be set back: {answer}", False
         answers = _at_once(scratch, commits)
         accepted = [commit for commit, answer in zip(commits, answers, strict=True) if answer == ACCEPTED]
-        refs, snapshots = scratch.state()
+        refs, snapshots, properties = scratch.state()
         if len(accepted) > 1 or refs != (after(RACE_REFS, accepted[0]) if accepted else RACE_REFS):
-            return _said(" and ".join(answers), refs, snapshots), False
+            return _said(" and ".join(answers), refs, snapshots, properties), False
         won += len(accepted)
     return f"so in {won} of {rounds} rounds, and none of the two in the others", won > 0
 
@@ -181,9 +191,11 @@ def _at_once(scratch: ScratchTable, commits: tuple[Commit, Commit]) -> list[str]
         return list(pool.map(make, range(len(commits))))
 
 
-def _said(answer: str, refs: Refs, snapshots: set[str]) -> str:
+def _said(answer: str, refs: Refs, snapshots: set[str], properties: Mapping[str, str]) -> str:
     places = ", ".join(f"{ref} at {at}" for ref, at in sorted(refs.items()))
-    return f"{answer}; refs: {places or 'none'}; snapshots: {', '.join(sorted(snapshots)) or 'none'}"
+    said = f"{answer}; refs: {places or 'none'}; snapshots: {', '.join(sorted(snapshots)) or 'none'}"
+    named = ", ".join(f"{name}={value}" for name, value in sorted(properties.items()))
+    return f"{said}; properties: {named}" if named else said
 
 
 def _finding(tried: Step | Race, expected: str, found: str, is_kept: bool) -> Finding:

@@ -128,16 +128,35 @@ def retry_after(header: str | None, now: datetime | None = None) -> float:
     return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
 
 
-class Activity:
-    """State of the connection, for heartbeats. Times: seconds since 1970, by ``clock``."""
+class EventsForgotten(Exception):
+    """The feed may no longer keep the events that follow those that were handled. FeedProducer says where it
+    was, after its last commit."""
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
-        self._clock = clock
+    code = ErrorCode.POSITION_UNKNOWN
+
+
+class Activity:
+    """State of the connection, for heartbeats; and up to when the feed's events were handled. Times: seconds
+    since 1970, by ``clock``."""
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        read_at: float | None = None,
+        gap: Callable[[float, float], str] = lambda since, now: "",
+        stall_seconds: float = SILENT_SECONDS,
+    ) -> None:
+        """``read_at``: the saved position's. ``gap``: from, to -> why the feed may no longer keep events of
+        that time, or "". ``stall_seconds``: a connection without text for longer ends."""
+        self._clock, self._gap, self._stall_seconds = clock, gap, stall_seconds
         self._is_connected = False
         self._last_text = self._last_event = clock()
         self._blocked_since: float | None = None
-        # When the feed was last heard, None before the first time.
-        self.read_at: float | None = None
+        # Since when the connection is read, and has no events.
+        self._quiet_since: float | None = None
+        # Up to then every event was handled. A text alone does not say so: events may follow that were there
+        # before, and the first of them may end this process.
+        self.read_at = clock() if read_at is None else read_at
         # The last connection's error.
         self.error = ""
 
@@ -146,8 +165,26 @@ class Activity:
         self.error = error
 
     def text_received(self) -> None:
-        self._last_text = self.read_at = self._clock()
+        """Raises EventsForgotten if what was sent meanwhile may not come any more: before a new connection,
+        or while this process was suspended, and what came then is read from a buffer."""
+        now = self._clock()
+        since = self._last_text if self._is_connected else self.read_at
+        # A clock that goes back is no silence.
+        if reason := self._gap(min(since, now), now):
+            raise EventsForgotten(reason)
+        if self._quiet_since is None or now - self._last_text > self._stall_seconds:
+            self._quiet_since = now
+        self._last_text = now
         self._is_connected = True
+        if now - self._quiet_since >= SILENT_SECONDS:
+            self.read_at = now
+
+    def handled(self, *, is_new: bool, event_time: float | None) -> None:
+        """The event received last was handled. ``event_time``: when it happened, None if it does not say."""
+        now = self._quiet_since = self._clock()
+        if is_new:
+            # Behind an event of an hour ago those of that hour are to come.
+            self.read_at = now if event_time is None else min(now, event_time)
 
     @property
     def is_connected(self) -> bool:

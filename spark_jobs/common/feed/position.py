@@ -18,6 +18,9 @@ from sluice.config.sections.feed import LATEST, SAVED, Feed
 from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.spark.failures import Unrecoverable
 
+# By as much the clocks of two hosts may differ.
+CLOCK_SECONDS = 60
+
 
 class PositionUnknown(Unrecoverable):
     """Where the feed was is not certain: a restart finds the same, a person must decide."""
@@ -75,7 +78,8 @@ class SavedPosition:
     ids_sequence: int = 0
     """The sequence up to which ``ids`` were saved."""
     read_at: float = 0.0
-    """When the feed was last heard, in seconds since 1970."""
+    """Up to when the feed's events were handled, in seconds since 1970: when the feed was last heard, or the
+    time of the last event while the producer was behind the feed."""
     instance: str = ""
     """The producer's that saved it: each process has another."""
     decision: dict[str, Any] | None = None
@@ -114,7 +118,8 @@ def resume(
     """Where to begin with the feed ``name``, as it is to be saved. Raises PositionUnknown."""
     now = time.time() if now is None else now
     reason = _doubt(tail, saved, name, feed)
-    if not reason and saved is not None and saved.position is not None:
+    # Without positions each start leaves out what came in between, by declaration.
+    if not reason and saved is not None and feed.has_positions:
         reason = gap(feed, saved.read_at, now)
     start = _start(tail, saved or SavedPosition(tail.topic_id, name, read_at=now), name)
     if not reason:
@@ -157,10 +162,15 @@ def finding(tail: Tail, saved: SavedPosition | None, name: str) -> str:
 
 
 def gap(feed: Feed, read_at: float, now: float) -> str:
-    """Why events are missing behind a position: the feed no longer keeps them; "" if it does."""
+    """Why events may be missing behind a position: the feed no longer keeps them; "" if it does."""
     hours = (now - read_at) / 3600
-    if not feed.keeps_hours or hours <= feed.keeps_hours:
+    if not feed.keeps_hours or -CLOCK_SECONDS / 3600 <= hours <= feed.keeps_hours:
         return ""
+    if hours < 0:
+        return (
+            f"the feed was last heard in {-hours:.1f} hours by this machine's clock: a clock was wrong, and "
+            f"whether it was within the {feed.keeps_hours} hours of keeps_hours is not known"
+        )
     return f"the feed was last heard {hours:.1f} hours ago, and keeps_hours is {feed.keeps_hours}"
 
 

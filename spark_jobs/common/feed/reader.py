@@ -101,10 +101,12 @@ class Reader:
     def _handle(self, frame: Frame) -> None:
         event = self._source.read(frame.data, frame.position)
         position = frame.position or None
+        is_new = True
         if event.is_canary:
             self.counts.canary += 1
             self._sender.skip(position)
         elif self._recent_ids.is_duplicate(event.event_id):
+            is_new = False
             self.counts.duplicate += 1
             self._sender.skip(position)
         else:
@@ -112,6 +114,7 @@ class Reader:
             self._activity.blocked(False)
             self.counts.sent += 1
             self.counts.malformed += event.malformed is not None
+        self._activity.handled(is_new=is_new, event_time=event.time)
 
     def _wait(self) -> None:
         if self._stop.is_set():

@@ -19,10 +19,10 @@ from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.feed import LATEST, Feed
 from sluice.config.stream import StreamSpec
 from sluice.core.processes.heartbeat import HEARTBEAT_INTERVAL
-from spark_jobs.common.feed.client import Activity, Client
+from spark_jobs.common.feed.client import Activity, Client, EventsForgotten
 from spark_jobs.common.feed.event import Source
 from spark_jobs.common.feed.former import Former
-from spark_jobs.common.feed.position import SavedPosition, gap, resume, unknown
+from spark_jobs.common.feed.position import PositionUnknown, SavedPosition, gap, resume, unknown
 from spark_jobs.common.feed.reader import Counts, Reader, RecentIds
 from spark_jobs.common.feed.records import feed_name
 from spark_jobs.common.feed.resume import load_position, read_tail
@@ -145,7 +145,11 @@ class FeedProducer:
         """``begin``: found after ``sender`` fenced. Saves it."""
         self._spec, self._feed, self._url, self._kafka, self._sender = spec, feed, url, kafka, sender
         self._halt = threading.Event()
-        self._activity = Activity()
+        self._activity = Activity(
+            read_at=begin.read_at,
+            gap=lambda since, now: gap(feed, since, now),
+            stall_seconds=feed.read_timeout_seconds,
+        )
         sender.begin(begin)
         self._heartbeat = HeartbeatSender(kafka, spec.name, "producer", spec.topic.name)
         self._reader = Reader(
@@ -177,8 +181,11 @@ class FeedProducer:
             while self._reader.is_alive and not stop.is_set():
                 self._step(stop)
             self._reader.end(_END_SECONDS)
-            if self._reader.failure is not None:
-                raise self._reader.failure
+            failure = self._reader.failure
+            if isinstance(failure, EventsForgotten):
+                raise self._unknown(str(failure))
+            if failure is not None:
+                raise failure
             return self._end()
         except (EpochEnded, Undelivered) as error:
             found = ended(error, self._kafka, self._spec.name, self._sender.instance)
@@ -236,9 +243,12 @@ class FeedProducer:
     def _check_gap(self) -> None:
         read_at = self._sender.saved.read_at
         if not self._activity.is_connected and (reason := gap(self._feed, read_at, time.time())):
-            name = self._spec.topic.name
-            saved = load_position(self._kafka, self._spec.name)
-            raise unknown(reason, read_tail(self._kafka, name, None), saved, feed_name(self._url))
+            raise self._unknown(reason)
+
+    def _unknown(self, reason: str) -> PositionUnknown:
+        """What the next start will find: nothing is committed any more."""
+        tail = read_tail(self._kafka, self._spec.topic.name, None)
+        return unknown(reason, tail, load_position(self._kafka, self._spec.name), feed_name(self._url))
 
     def _send_heartbeat_if_due(self) -> None:
         now = time.monotonic()
@@ -259,10 +269,9 @@ def ended(error: EpochEnded | Undelivered, kafka: Kafka, name: str, instance: st
     try:
         saved = load_position(kafka, name)
     except (KafkaException, TimeoutError) as failure:
-        if isinstance(error, EpochEnded):
-            raise
         log.warning("position not read: %s", failure)
-        return error
+        # Restarted after another error, a fenced producer would fence its successor, and be fenced by that.
+        saved = None
     if saved is not None and saved.instance != instance:
         return Fenced(f"another producer of {name} has started, and Kafka lets it write instead ({error})")
     if isinstance(error, Undelivered):

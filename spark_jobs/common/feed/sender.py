@@ -126,9 +126,9 @@ class Sender:
             is_old = self._transactions.is_open and self._transactions.age >= commit_seconds
             return self._is_full or is_old
 
-    def commit(self, read_at: float | None, gives_up: Callable[[], bool], *, with_ids: bool) -> bool:
+    def commit(self, read_at: float, gives_up: Callable[[], bool], *, with_ids: bool) -> bool:
         """Commit the events that were queued, with their position; False if ``gives_up``, which is asked
-        while Kafka does not answer. ``read_at``: when the feed was heard, None if not since the start."""
+        while Kafka does not answer. ``read_at``: up to when the feed's events were handled."""
         with self._lock:
             # First, so that the offsets of all are known.
             if not self._transactions.flush(gives_up):
@@ -154,14 +154,14 @@ class Sender:
             self._is_abandoned = True
             self._transactions.abort()
 
-    def _now(self, read_at: float | None, with_ids: bool) -> SavedPosition:
+    def _now(self, read_at: float, with_ids: bool) -> SavedPosition:
         ends = dict(self._transactions.ends)
         saved = replace(
             self._saved,
             position=self._position,
             next_sequence=self._next_sequence,
             ends=ends,
-            read_at=read_at or self._saved.read_at,
+            read_at=read_at,
             instance=self.instance,
         )
         if not with_ids:

@@ -4,6 +4,7 @@ A database compares the metadata file that was read with its own, and so all tha
 Glue, Iceberg's Java client does that, and Glue refuses what it then sends if another commit came between. A
 REST catalog compares what the request requires, and Iceberg's Java client requires of the refs only those
 that it sets: it publishes also after the writer's branch was removed, and removes a branch that has moved.
+Nor does it require the schema of what it commits, which another commit may have changed without a ref.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from sluice.clients.catalogs.pointers import opened
 from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Missing
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +70,8 @@ def commit(
     expected: Mapping[str, int | None],
 ) -> bool:
     """Commit Java's ``metadata``, built from ``base``, to ``table`` (``namespace.table``) if the refs of
-    ``expected`` are there (snapshot, or None: missing). Return whether ``operations`` do not know of it.
+    ``expected`` are there (snapshot, or None: missing), and its columns are those of ``base``. Return whether
+    ``operations`` do not know of it.
 
     Raises CommitRefused, also for what was made though its answer was lost; and other errors: then it is
     unknown whether it is committed."""
@@ -85,6 +88,8 @@ def commit(
     requirements = [json.loads(iceberg.UpdateRequirementParser.toJson(one)) for one in required]
     requirements += commits.expected_refs(expected)
     updates = [json.loads(iceberg.MetadataUpdateParser.toJson(one)) for one in metadata.changes()]
+    # What was written has these columns: a commit of columns moves no ref.
+    requirements += commits.expected_schema(int(base.currentSchemaId()), int(base.lastColumnId()))
     try:
         _made(_catalog_of(spark), table, requirements, updates)
     except CommitFailedException as error:
@@ -129,6 +134,20 @@ def _wait(state: RetryCallState) -> float:
     response = getattr(getattr(_error(state), "__cause__", None), "response", None)
     said = response.headers.get("Retry-After", "") if response is not None else ""
     return min(float(said), MAX_RETRY_AFTER) if said.isdecimal() else _WAIT(state)
+
+
+def is_missing(spark: SparkSession, table: str) -> bool:
+    """Whether a table (``namespace.table``) that Iceberg's Java client does not find is missing: it takes
+    each 404 of a REST catalog for that, also of a proxy before one that is away. Raises as
+    :func:`sluice.clients.catalogs.errors.asking`, Unreachable for an answer that is not the catalog's."""
+    if spark.conf.get(f"{PREFIX}type", "") != REST:
+        return True
+    try:
+        with asking(f"table {table}"):
+            catalog_of(properties_of(spark)).load_table(table)
+    except Missing:
+        return True
+    return False
 
 
 def properties_of(spark: SparkSession) -> tuple[tuple[str, str], ...]:

@@ -33,7 +33,7 @@ from sluice.core.schema_versions.documents import PLACE
 from sluice.core.tables.known_tables import CREATED_AT
 from spark_jobs.common.lake import promises
 from spark_jobs.common.lake.clock import committing, now_ms
-from spark_jobs.common.lake.expected_refs import PREFIX
+from spark_jobs.common.lake.expected_refs import PREFIX, is_missing
 from spark_jobs.common.lake.followed import declared_columns
 from spark_jobs.common.lake.iceberg import IcebergTable
 
@@ -193,9 +193,10 @@ def load(spark: SparkSession, table: str) -> Any:
     try:
         return catalog.loadTable(name)
     except Py4JJavaError as error:
-        if error.java_exception.getClass().getName() == _NOT_FOUND:
-            return None
-        raise
+        if error.java_exception.getClass().getName() != _NOT_FOUND:
+            raise
+    # Another process may have created it meanwhile.
+    return None if is_missing(spark, table) else catalog.loadTable(name)
 
 
 def check_not_lost(spark: SparkSession, table: str) -> None:
@@ -222,7 +223,7 @@ def check_not_lost(spark: SparkSession, table: str) -> None:
     ]
     # Number 0 is of a creation, which another process may have begun, or was killed in: no rows.
     newest = max((file for file in found if file[0] > 0), default=None)
-    if newest is not None and not catalog.tableExists(name):
+    if newest is not None and load(spark, table) is None:
         raise TableLost(
             f"{table}: not in the catalog, and the bucket has its metadata file {newest[2]}. Fix: register "
             "that file in the catalog (docs/operating.md, Table lost by the catalog), restore the catalog's "

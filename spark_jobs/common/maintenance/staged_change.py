@@ -8,7 +8,6 @@ from typing import Any
 
 import pyarrow
 import pyarrow.compute
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
 from sluice.core.messages import summarize
@@ -20,7 +19,7 @@ from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import CHANGE_ID
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.data_files.schema import other_columns
-from spark_jobs.common.lake.expected_refs import RACE
+from spark_jobs.common.lake.expected_refs import CommitRefused
 from spark_jobs.common.lake.followed.documents import followed_digest
 from spark_jobs.common.lake.iceberg import not_removed, with_properties
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
@@ -212,9 +211,7 @@ class StagedChange(StagedFiles):
                 with_properties(transaction.newFastAppend(), {**said, **properties}).commit()
                 self._name_rewrite(transaction, rewrite)
                 self._swap(transaction)
-        except Py4JJavaError as error:
-            if error.java_exception.getClass().getName() != RACE:
-                raise
+        except CommitRefused:
             return False
         return True
 

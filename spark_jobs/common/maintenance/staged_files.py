@@ -23,6 +23,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from spark_jobs.common.lake.clock import committing, now_ms, outdated_by
 from spark_jobs.common.lake.data_files.schema import column_ids
+from spark_jobs.common.lake.expected_refs import commit
 from spark_jobs.common.lake.followed.documents import followed_digest
 from spark_jobs.common.lake.iceberg import with_properties
 
@@ -120,7 +121,11 @@ class StagedFiles:
         """Commit once, on top of the metadata that the transaction began with. ``commitTransaction()``
         would try again, find a rewrite of manifests whose answer was lost among the snapshots, and set
         ``main`` back to it, over what was published meanwhile."""
-        transaction.underlyingOps().commit(transaction.startMetadata(), transaction.currentMetadata())
+        base = transaction.startMetadata()
+        refs = {str(name): int(base.ref(name).snapshotId()) for name in base.refs()}
+        operations = transaction.underlyingOps()
+        if commit(self._spark, self._name, operations, base, transaction.currentMetadata(), refs):
+            operations.refresh()
 
     def _name_rewrite(self, transaction: Any, rewrite: str) -> None:
         """Name the rewrite in the same commit: what deletes files needs its verification, whenever it is

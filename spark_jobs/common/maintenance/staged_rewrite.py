@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from sluice.core.tables.storage import REWRITE_ID
 from spark_jobs.common.lake.clock import committing
-from spark_jobs.common.lake.expected_refs import RACE
+from spark_jobs.common.lake.expected_refs import CommitRefused
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable, with_properties
 from spark_jobs.common.maintenance.staged_files import CommitConflict, StagedFiles
 
@@ -31,7 +31,7 @@ MIN_FILES_CLOSED, MIN_FILES = 2, 5
 MAX_FILES = 100_000
 _EPOCH = date(1970, 1, 1)
 # Iceberg's exceptions: a removed file is missing or has deleted rows; another commit came first.
-_CONFLICTS = ("ValidationException", RACE)
+_CONFLICTS = ("ValidationException",)
 # A running stream moves main every few seconds.
 MAX_ATTEMPTS = 5
 
@@ -134,15 +134,16 @@ class StagedRewrite(StagedFiles):
                     self._name_rewrite(transaction, self._key)
                     self._swap(transaction)
                 return True
-            except Py4JJavaError as error:
-                reason = str(error.java_exception)
-                if not any(name in reason for name in _CONFLICTS):
+            except (Py4JJavaError, CommitRefused) as error:
+                is_race = isinstance(error, CommitRefused)
+                reason = str(error) if isinstance(error, CommitRefused) else str(error.java_exception)
+                if not is_race and not any(name in reason for name in _CONFLICTS):
                     raise
                 # The catalog's client repeats an update whose answer was lost, and is refused by its own.
                 if self._is_published():
                     log.warning("rewrite published; the commit's answer was lost: %s", reason)
                     return True
-                if RACE not in reason:
+                if not is_race:
                     raise self._conflict(reason) from error
         raise self._conflict(f"{MAX_ATTEMPTS} times: {reason}")
 

@@ -14,6 +14,7 @@ from pyiceberg.table.update import SetPropertiesUpdate
 
 from sluice.catalog_check import kept, trial
 from sluice.catalog_check.kept import CatalogBroken
+from sluice.config.platform_sections.catalog import ADDRESS
 from tests.support.raising import raising
 from tests.unit.catalog_check.sqlite import RequiresNothing, opened
 
@@ -82,9 +83,29 @@ def test_a_broken_catalog_that_was_repaired_is_used(tmp_path: Path, trials: list
     known = kept.found(opened(tmp_path), "scratch")
     assert known is not None
     assert (known.broken, kept.read(opened(tmp_path), "scratch")) == ("", known)
-    # As release 0.1.0 reads it.
     text = opened(tmp_path).load_table("scratch.catalog_check").properties[kept.PROPERTY]
-    assert json.loads(text).keys() == {"version", "at"}
+    assert json.loads(text).keys() == {"version", "at", "place"}
+
+
+@pytest.mark.parametrize("changed", [ADDRESS, "warehouse", "prefix"])
+def test_another_catalog_that_has_the_tables_by_now_is_tried(
+    tmp_path: Path, trials: list[str], changed: str
+) -> None:
+    """The property comes with the scratch table, which was registered there."""
+    check(tmp_path)
+    one, other = opened(tmp_path), opened(tmp_path)
+    one.properties[changed] = f"file://{tmp_path}/another"
+    kept.check(one, other, "scratch", "https://another.test")
+    assert len(trials) == 2
+    kept.check(one, other, "scratch", "https://another.test")
+    assert len(trials) == 2
+
+
+def test_what_is_kept_has_no_login(tmp_path: Path, trials: list[str]) -> None:
+    catalog = opened(tmp_path)
+    catalog.properties["uri"] = "postgresql://user:secret@host/lake"
+    kept.check(catalog, opened(tmp_path), "scratch", "")
+    assert "secret" not in catalog.load_table("scratch.catalog_check").properties[kept.PROPERTY]
 
 
 class RefusesProperties(RequiresNothing):

@@ -8,7 +8,7 @@ from local.base import REPO
 from sluice.catalog_check.promises import RACE_REFS, RACES, STEPS, Race, after, is_met
 
 
-def test_a_commit_is_refused_for_what_it_expects_or_for_its_sequence_number() -> None:
+def test_a_commit_is_refused_for_one_of_what_it_expects_or_for_its_sequence_number() -> None:
     refs: dict[str, str] = {}
     last = 0
     for step in STEPS:

@@ -52,7 +52,7 @@ def test_a_catalog_that_keeps_all(
     assert catalog_check.check_catalog(installation(), "consumer") == 0
     *kept, last = capsys.readouterr().out.splitlines()
     assert [line.split(": ")[:2] for line in kept] == [["kept", one.promise] for one in (*STEPS, *RACES)]
-    assert last == "sql catalog postgresql://h/d keeps all 12 promises"
+    assert last == "sql catalog postgresql://h/d keeps all 17 promises"
     assert [lake.closed for lake in lakes] == [True, True]
 
 

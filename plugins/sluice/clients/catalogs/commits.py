@@ -24,6 +24,16 @@ def expected_refs(refs: Mapping[str, int | None]) -> list[Document]:
     ]
 
 
+def expected_schema(current: int | None, last_column: int | None) -> list[Document]:
+    """The requirements that the current schema has this id, and that no column has a higher id; None: any."""
+    found: list[Document] = []
+    if current is not None:
+        found.append({"type": "assert-current-schema-id", "current-schema-id": current})
+    if last_column is not None:
+        found.append({"type": "assert-last-assigned-field-id", "last-assigned-field-id": last_column})
+    return found
+
+
 def commit(
     catalog: Catalog, table: str, requirements: Iterable[Document], updates: Iterable[Document]
 ) -> None:

@@ -35,6 +35,12 @@ _NOT_VERIFIED = (
 )
 
 
+class NotFromCatalog(RequestException):
+    """An answer that PyIceberg would take for the catalog's. Its text says what it was, and the fix."""
+
+    code = ErrorCode.CATALOG_UNREACHABLE
+
+
 def missing(what: str) -> Missing:
     message = (
         f"{what} does not exist; the stream's consumer creates it. Fix: start the consumer; if it had rows: "
@@ -76,6 +82,8 @@ def asking(what: str) -> Iterator[None]:
         # Throttled requests among them, which the client has sent several times.
         message = f"{what}: the catalog: {_line(str(error))}"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+    except NotFromCatalog as error:
+        raise Unreachable(f"{what}: {error}", ErrorCode.CATALOG_UNREACHABLE) from error
     except (RESTError, RequestException, BotoCoreError) as error:
         message = f"{what}: the catalog does not answer: {_line(str(error))}"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error

@@ -1,61 +1,137 @@
-"""A REST catalog by PyIceberg, with a deadline for each answer, and tokens that are renewed in time."""
+"""A REST catalog by PyIceberg: with a deadline for each answer, which comes from the catalog itself, and with
+tokens that are renewed in time."""
 
 from __future__ import annotations
 
+import re
+import socket
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 from pydantic import ValidationError
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from requests import RequestException, Session
+from requests import JSONDecodeError, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
+from urllib3.connection import HTTPConnection
 
+from sluice.clients.catalogs.errors import NotFromCatalog
 from sluice.clients.catalogs.tokens import RenewedToken
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
+from sluice.core.messages import quoted
+
+NOT_FOUND = 404
+# A load balancer forgets a connection that is idle for some minutes, and then resets it.
+KEEPALIVE = [
+    *HTTPConnection.default_socket_options,
+    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60),
+    (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 20),
+]
+# The specification's NoSuchTableException and NoSuchNamespaceException, and as other catalogs name the same:
+# Lakekeeper NoSuchTabularError, AWS EntityNotFoundException.
+_MISSING = re.compile(
+    "NoSuch(Table|Namespace|Tabular)|(Table|Namespace|Tabular)NotFound|EntityNotFoundException"
+)
 
 
 class Deadline(HTTPAdapter):
     """requests waits without end for a server that stands still."""
 
-    def send(self, *arguments: Any, **options: Any) -> Any:
+    def init_poolmanager(self, *arguments: Any, **options: Any) -> Any:
+        return super().init_poolmanager(*arguments, **options, socket_options=KEEPALIVE)
+
+    def send(self, *arguments: Any, **options: Any) -> Response:
         return super().send(*arguments, **options | {"timeout": (CONNECT_SECONDS, ANSWER_SECONDS)})
 
 
-def bounded(session: Session) -> Session:
+class _Strict(Deadline):
+    """requests sends a redirected commit on as a GET, whose answer looks like that of a commit. PyIceberg
+    takes each 404 for a missing table: also that of a proxy while the catalog behind it is away."""
+
+    def send(self, *arguments: Any, **options: Any) -> Response:
+        answer = super().send(*arguments, **options)
+        if answer.is_redirect:
+            raise NotFromCatalog(
+                f"{_asked(answer)} to {_address(answer.headers['location'])}, and redirects are not "
+                "followed. Fix: write the address of the catalog itself as uri"
+            )
+        # The answer to HEAD has no body; Sluice asks nothing by it.
+        if answer.status_code == NOT_FOUND and answer.request.method != "HEAD":
+            _check_missing(answer)
+        return answer
+
+
+def _check_missing(answer: Response) -> None:
+    """Raise NotFromCatalog unless Iceberg's error in it says that a table or a namespace is missing."""
+    try:
+        kind = str(answer.json()["error"]["type"])
+    except (JSONDecodeError, KeyError, TypeError):
+        kind = ""
+    if not _MISSING.search(kind):
+        said = quoted(f"{kind} {answer.text}" if kind else " ".join(answer.text.split()))
+        raise NotFromCatalog(
+            f"{_asked(answer)}, which is no answer of Iceberg's about a table that is missing: {said}. Fix: "
+            "correct uri and prefix, or wait until the proxy before the catalog reaches it"
+        )
+
+
+def _asked(answer: Response) -> str:
+    return f"{answer.request.method} {_address(answer.url)}: {answer.status_code}"
+
+
+def _address(url: str) -> str:
+    return url.partition("?")[0]
+
+
+def bounded(session: Session, adapter: type[Deadline] = Deadline) -> Session:
     """The session with a deadline for each answer."""
     for scheme in ("http://", "https://"):
-        session.mount(scheme, Deadline())
+        session.mount(scheme, adapter())
     return session
 
 
 class BoundedCatalog(RestCatalog):
-    """Made of PyIceberg's properties, which asks for the server's configuration, and for a token."""
+    """Made of PyIceberg's properties, which asks for the server's configuration, and for a token.
+
+    Raises Refused if the server's configuration leads a login to an address without encryption."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
+        self._declared = properties
         super().__init__(CATALOG, **properties)
-        if urlsplit(properties["uri"]).scheme == "https" and urlsplit(self.uri).scheme != "https":
-            raise Refused(
-                f"the catalog overrides its address with {self.uri}, to which the login would be sent in "
-                "plain text. Fix: remove uri from the catalog's configuration",
-                ErrorCode.CATALOG_PERMISSION,
-            )
+        # A server may set another one, by which a table has the heads of its refs alone.
+        self.properties[SNAPSHOT_LOADING_MODE] = "all"
 
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> Any:
+        self._check_encrypted()
         # The first that uses a session, for its token.
-        bounded(session)
+        bounded(session, _Strict)
         if not (credential := self.properties.get("credential")):
             return super()._create_legacy_oauth2_auth_manager(session)
         # In another session: PyIceberg would ask for a token with the one that expires.
         asking = bounded(Session())
         asking.verify, asking.cert = session.verify, session.cert
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())
+
+    def _check_encrypted(self) -> None:
+        """Before a login is sent: PyIceberg takes the server's configuration for its own."""
+        found = {"uri": self.uri}
+        if self.properties.get("credential"):
+            found["oauth2-server-uri"] = self.auth_url
+        for key, address in found.items():
+            declared = self._declared.get(key) or self._declared["uri"]
+            if urlsplit(declared).scheme == "https" and urlsplit(address).scheme != "https":
+                raise Refused(
+                    f"the catalog overrides {key} with {address}, to which the login would be sent in plain "
+                    f"text. Fix: remove {key} from the catalog's configuration",
+                    ErrorCode.CATALOG_PERMISSION,
+                )
 
     def commit_table(
         self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
@@ -64,6 +140,9 @@ class BoundedCatalog(RestCatalog):
         committed."""
         try:
             return super().commit_table(table, requirements, updates)
+        except NotFromCatalog:
+            # It has not got the request.
+            raise
         except (ServerError, ServiceUnavailableError) as error:
             # A gateway says so of a server that has got the request, too.
             raise CommitStateUnknownException(str(error)) from error

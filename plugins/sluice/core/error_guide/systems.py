@@ -114,8 +114,10 @@ ERRORS = {
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
         cause="The catalog (its database, its REST server, AWS Glue) does not answer, is not the one that it "
-        "is verified to be, limits requests, or its connections are all in use. Retried",
-        fix="start it; of a certificate: correct what the message names",
+        "is verified to be, limits requests, or its connections are all in use; or a proxy answers in its "
+        "place: 404 without Iceberg's error, which is not taken for a missing table, or a redirect, which is "
+        "not followed. Retried",
+        fix="start it; of a certificate, an address or a proxy: correct what the message names",
     ),
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "

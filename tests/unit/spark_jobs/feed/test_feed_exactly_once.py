@@ -184,7 +184,7 @@ def _produce(
     recent_ids: RecentIds,
 ) -> bool:
     def commit(with_ids: bool) -> None:
-        assert sender.commit(None, lambda: False, with_ids=with_ids)
+        assert sender.commit(5.0, lambda: False, with_ids=with_ids)
 
     commit(True)
     # A position is the number of the event behind which it is; now and then a few come again. None does that

@@ -164,3 +164,21 @@ def test_a_gap_that_the_source_no_longer_keeps_is_told() -> None:
     with raising(PositionUnknown, "2.5 hours", "keeps_hours"):
         start(tail(*LAST), replace(SAVED_AT, read_at=NOW - 9_000), keeps)
     assert start(tail(*LAST), replace(SAVED_AT, read_at=NOW - 9_000)).position == "p22", "not declared"
+
+
+def test_a_feed_of_which_no_event_came_yet_may_have_a_gap_too() -> None:
+    keeps, begun = replace(FEED, keeps_hours=2), SavedPosition("one", NAME, read_at=NOW - 7_100)
+    empty = Tail("one", "positions", {0: (0, 0)})
+    assert start(empty, begun, keeps).position is None
+    with raising(PositionUnknown, "2.5 hours"):
+        start(empty, replace(begun, read_at=NOW - 9_000), keeps)
+    # By declaration it begins with new events each time.
+    silent = replace(keeps, has_positions=False)
+    assert start(empty, replace(begun, read_at=NOW - 9_000), silent).position is None
+
+
+def test_a_clock_that_was_ahead_hides_no_gap() -> None:
+    keeps = replace(FEED, keeps_hours=2)
+    assert start(tail(*LAST), replace(SAVED_AT, read_at=NOW + 50), keeps).position == "p22"
+    with raising(PositionUnknown, "in 2.0 hours by this machine's clock"):
+        start(tail(*LAST), replace(SAVED_AT, read_at=NOW + 7_200), keeps)

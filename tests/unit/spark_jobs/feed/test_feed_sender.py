@@ -168,7 +168,7 @@ def test_a_commit_without_an_answer_is_repeated_until_it_is_given_up(broker: Bro
     slow = KafkaError(KafkaError._TIMED_OUT, "slow", retriable=True)
     send(sender, 1)
     broker.fails["commit"] = [slow, slow]
-    assert sender.commit(None, lambda: False, with_ids=False)
+    assert sender.commit(5.0, lambda: False, with_ids=False)
     broker.fails["commit"] = [slow]
     assert not commit(sender)
     assert sender.saved.position == "p1"
@@ -212,6 +212,24 @@ def test_who_ended_the_epoch(
     found = run.ended(EpochEnded("old epoch", seconds), KAFKA, SPEC.name, "own")
     assert type(found) is expected
     assert named in str(found)
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (EpochEnded("old epoch", TRANSACTION_SECONDS - 1.0), Fenced),
+        (EpochEnded("old epoch", TRANSACTION_SECONDS + 1.0), Undelivered),
+        (Undelivered("Message timed out"), Undelivered),
+    ],
+)
+def test_a_fenced_producer_does_not_fence_its_successor_while_the_position_cannot_be_read(
+    monkeypatch: pytest.MonkeyPatch, error: EpochEnded | Undelivered, expected: type[Exception]
+) -> None:
+    def hang(*_: object) -> None:
+        raise TimeoutError("a transaction of another feed is open")
+
+    monkeypatch.setattr(run, "load_position", hang)
+    assert type(run.ended(error, KAFKA, SPEC.name, "own")) is expected
 
 
 def test_a_client_that_gave_up_may_have_a_successor(monkeypatch: pytest.MonkeyPatch) -> None:

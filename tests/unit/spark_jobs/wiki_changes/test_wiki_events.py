@@ -32,11 +32,28 @@ def test_an_event_is_known_by_its_meta_id_and_keyed_by_its_wiki() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "time"),
+    [
+        ("2026-11-27T19:00:00.250Z", 1795806000.25),
+        ("2026-11-27T20:00:00+01:00", 1795806000.0),
+        ("2026-11-27T19:00:00", 1795806000.0),
+        ("at noon", None),
+        (7, None),
+        (None, None),
+    ],
+)
+def test_an_event_says_when_it_happened(said: object, time: float | None) -> None:
+    assert read(changed(meta={"id": "x", "dt": said}), "p").time == time
+    assert read(changed(meta={"id": "x", "dt": said, "domain": "canary"}), "p").time == time
+
+
 def test_every_recorded_event_is_good() -> None:
     lines = (REPO / "samples" / "wiki_changes" / "recentchange.jsonl").read_text().splitlines()
     events = [read(line, "p") for line in lines if line]
     assert len({event.event_id for event in events}) == len(events) >= 50
     assert all(event.malformed is None and event.key and not event.is_canary for event in events)
+    assert all(event.time is not None for event in events)
 
 
 def test_the_legacy_shape_and_json_over_several_lines_are_good() -> None:

@@ -461,7 +461,7 @@ def test_a_catalog_is_shown_with_what_was_found_of_it(made: Made, client: TestCl
     assert 'class="late"' in html
     made.catalog = status("rest", Kept(1, 1_795_802_400.0))
     html = section(client.get(ONE).text, "catalog")
-    assert "rest: keeps all 12 promises, tried 2026-11-27T18:00:00" in text_of(html)
+    assert "rest: keeps all 17 promises, tried 2026-11-27T18:00:00" in text_of(html)
     assert 'class="late"' not in html
     made.catalog = Unreachable("table sluice_check.catalog_check: the catalog at https://c.test:1 is down")
     found = client.get(ONE)
