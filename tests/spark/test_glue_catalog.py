@@ -47,9 +47,9 @@ def test_a_publish_is_refused_if_the_branch_was_removed_while_the_request_was_un
 
 
 def documented(role: str) -> set[str]:
-    """The actions of docs/your-own-systems.md."""
-    page = (REPO / "docs" / "your-own-systems.md").read_text()
-    section = page.partition("### A catalog in AWS Glue")[2].partition("\n## ")[0]
+    """The actions of docs/catalogs.md."""
+    page = (REPO / "docs" / "catalogs.md").read_text()
+    section = page.partition("## AWS Glue")[2].partition("\n## ")[0]
     rows = [line.split("|") for line in section.splitlines() if line.startswith("|")]
     return {
         action for _, roles, actions, *_ in rows if f"`{role}`" in roles for action in ACTION.findall(actions)

@@ -18,7 +18,7 @@ WRITE, READ = "select, insert, update, delete, create, alter", "select"
 
 
 class MysqlCatalog:
-    """``server``: the MariaDB, with the database and users of docs/your-own-systems.md."""
+    """``server``: the MariaDB, with the database and users of docs/catalogs.md."""
 
     def __init__(self, *settings: str) -> None:
         self.server = MariaDB(*settings)

@@ -26,7 +26,7 @@ _SQL_NOT_VERIFIED = re.compile(
 _DENIED = re.compile(r"S3Exception: ([^\n(]*\(Service: S3, Status Code: 403[^)\n]*\))")
 DENIED_FIX = (
     "Fix: check [s3] in the role's platform file and the user's policy; with access_delegation, the role's "
-    "right to the table's files in the catalog (docs/your-own-systems.md, Credentials of the catalog)"
+    "right to the table's files in the catalog (docs/catalogs.md, Vended credentials)"
 )
 # A REST catalog's, by Iceberg's client.
 _REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.(?:NotAuthorized|Forbidden)Exception: (.+)")

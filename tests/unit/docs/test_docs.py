@@ -64,6 +64,7 @@ ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, 
     )
 )
 KUBERNETES = REPO / "docs" / "kubernetes.md"
+CATALOGS = REPO / "docs" / "catalogs.md"
 PERFORMANCE = REPO / "docs" / "performance.md"
 PAGES = [
     README,
@@ -79,6 +80,7 @@ PAGES = [
     DEVELOPING,
     DOCKER,
     KUBERNETES,
+    CATALOGS,
     PERFORMANCE,
 ]
 EXAMPLE = REPO / "docs" / "platform.example.toml"

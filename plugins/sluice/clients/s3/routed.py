@@ -128,7 +128,7 @@ class RoutedClient:
         return Refused(
             f"table {table}: S3 denies access to s3://{arguments['Bucket']}/{place} ({error_code(error)}) "
             "with the keys that the catalog gives. Fix: give the role's login in the catalog the right to "
-            "the table's files: docs/your-own-systems.md, Credentials of the catalog",
+            "the table's files: docs/catalogs.md, Vended credentials",
             ErrorCode.CATALOG_KEYS,
         )
 

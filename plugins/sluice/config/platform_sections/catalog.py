@@ -48,7 +48,7 @@ KEYS = {
 class Catalog:
     """The catalog, with the names that Iceberg's own clients give its properties."""
 
-    type: Annotated[str, "kind of the [catalog](#a-catalog): `sql`, `rest` or `glue`"]
+    type: Annotated[str, "kind of the [catalog](catalogs.md): `sql`, `rest` or `glue`"]
     uri: Annotated[
         str,
         "`sql`: `postgresql://host:port/database` or `mysql://…` (also of MariaDB), without a login; `rest`: "
@@ -91,12 +91,12 @@ class Catalog:
     access_delegation: Annotated[
         str,
         "`rest`: `vended-credentials`: the files of each table are read and written with the keys that the "
-        "catalog gives for it ([its own](#credentials-of-the-catalog)); empty: with those of `[s3]`",
+        "catalog gives for it ([its own](catalogs.md#vended-credentials)); empty: with those of `[s3]`",
     ] = ""
 
     check_namespace: Annotated[
         str,
-        "namespace in which [what a catalog must keep](#what-a-catalog-must-keep) is tried and written down; "
+        "namespace in which [what a catalog must keep](catalogs.md#is-my-catalog-safe) is tried and written down; "
         "made if it is missing",
     ] = "sluice_check"
 

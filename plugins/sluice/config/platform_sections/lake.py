@@ -29,7 +29,7 @@ class Lake:
     maintenance: Annotated[
         str,
         "who compacts tables, expires snapshots and deletes files: `sluice`, or `catalog`, for a "
-        "[managed catalog](#a-managed-catalog) that does so by itself; the same in all files",
+        "[managed catalog](catalogs.md#a-managed-catalog) that does so by itself; the same in all files",
     ] = BY_SLUICE
     documents: Annotated[
         str,
@@ -39,7 +39,7 @@ class Lake:
     bucket_lists: Annotated[
         bool,
         "false: objects of the warehouse's bucket cannot be listed, and have no versions, as of a "
-        "[managed catalog](#a-bucket-that-cannot-be-listed); the same in all files",
+        "[managed catalog](catalogs.md#a-bucket-that-cannot-be-listed); the same in all files",
     ] = True
 
     @property

@@ -123,7 +123,7 @@ ERRORS = {
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
         "says: a stream on it could lose or double rows, so none writes to it. Exit code 78",
         fix="use another catalog, or a version of it that keeps [the "
-        "promise](your-own-systems.md#what-a-catalog-must-keep) that the message names",
+        "promise](catalogs.md#is-my-catalog-safe) that the message names",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
         cause="The catalog refuses the role's login, or its rights do not suffice",
@@ -134,7 +134,7 @@ ERRORS = {
         cause="With `access_delegation` the catalog gave no keys for the table's files, or S3 refuses "
         "what is done with them: the login has no such right in the catalog, or they are for another prefix",
         fix="give the role's login in the catalog the [right to the table's "
-        "files](your-own-systems.md#credentials-of-the-catalog), or leave out `access_delegation`",
+        "files](catalogs.md#vended-credentials), or leave out `access_delegation`",
     ),
     ErrorCode.TABLE_NOT_FOUND: ErrorGuide(
         cause="The consumer or the queries create it at their first start",
