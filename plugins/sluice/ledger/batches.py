@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
 from pyiceberg.manifest import read_manifest_list
@@ -123,6 +124,18 @@ class BatchLog:
         missing = set(snapshot_ids)
         for batch in self._recorded(since):
             missing.discard(batch.snapshot_id)
+            if not missing:
+                break
+        return set(snapshot_ids) - missing
+
+    def recorded_before_kept(self, snapshot_ids: Collection[int], documents: int) -> set[int]:
+        """Those of the snapshots that are recorded batches, by at most so many ``documents``: a GET each, the
+        newest first from the oldest batch that ``main`` keeps, until all are found; and a LIST."""
+        oldest = min((batch.published for batch in self.on_main.values()), default=None)
+        missing = set(snapshot_ids)
+        keys = self.documents.keys(PUBLISHED, after=published_until(oldest) if oldest else "")
+        for key in islice(keys, documents):
+            missing.difference_update(batch.snapshot_id for batch in self._batches(key))
             if not missing:
                 break
         return set(snapshot_ids) - missing

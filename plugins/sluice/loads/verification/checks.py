@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from sluice.core.offsets.sources import check_events as check_event_counts
 from sluice.core.offsets.sources import check_offsets as check_offset_counts
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.loads.sources.base import Counted, Source
+from sluice.loads.verification.file_origins import FileOrigins, Recorded, nothing_recorded
 from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
 
 if TYPE_CHECKING:
@@ -45,17 +46,23 @@ class LoadFiles:
 
     @classmethod
     def plan(
-        cls, lake: Lake, spec: StreamSpec, sources: Sequence[Source], expected: OffsetRanges
+        cls,
+        lake: Lake,
+        spec: StreamSpec,
+        sources: Sequence[Source],
+        expected: OffsetRanges,
+        recorded: Recorded = nothing_recorded,
     ) -> LoadFiles:
+        """``recorded``: which expired snapshots are the stream's, or its maintenance's."""
         from sluice.clients.lake.reading import files
 
         # The table first: of each batch it is published before the quarantine.
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
-        foreign = ForeignPaths(table)
-        tasks = files_since(table, spec.table, sources, foreign.note)
+        origins = FileOrigins(table, recorded)
+        tasks = files_since(table, spec.table, sources, origins.note)
         quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)
         starts = start_offsets(sources)
-        stats = foreign.marked(files.file_stats(table, tasks))
+        stats = origins.marked(files.file_stats(table, tasks), expected)
         reaching = [n for n, file in enumerate(stats) if file.may_reach(starts)]
         return cls(
             expected,
@@ -69,13 +76,14 @@ class LoadFiles:
 
     @classmethod
     def at(cls, lake: Lake, spec: StreamSpec, offsets: OffsetRanges) -> LoadFiles:
-        """The files of the whole table that can hold these offsets."""
+        """The files of the whole table that can hold these offsets. Those of expired snapshots count as
+        another program's, and are read: their batches may be years behind in the log."""
         from sluice.clients.lake.reading import files
 
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
-        foreign = ForeignPaths(table)
-        tasks = files.committed_since(table, 0, note=foreign.note)
-        stats = foreign.marked(files.file_stats(table, tasks))
+        origins = FileOrigins(table)
+        tasks = files.committed_since(table, 0, note=origins.note)
+        stats = origins.marked(files.file_stats(table, tasks), offsets)
         chosen = [n for n, file in enumerate(stats) if file.may_contain(offsets)]
         return cls(
             offsets,
@@ -166,26 +174,6 @@ def start_offsets(sources: Sequence[Source]) -> dict[int, int]:
         partition: min(offsets.get(partition, 0) for offsets in starts)
         for partition in {partition for offsets in starts for partition in offsets}
     }
-
-
-class ForeignPaths:
-    """The files that kept snapshots of other programs added, of those that were noted: a batch's or an own
-    rewrite's was verified before it was published, theirs were not."""
-
-    def __init__(self, table: Table) -> None:
-        from sluice.clients.lake.snapshots.table_diff import is_own
-
-        self._foreign = {one.snapshot_id for one in table.metadata.snapshots if not is_own(one)}
-        self._paths = set[str]()
-
-    def note(self, entry: ManifestEntry) -> bool:
-        """True: each file counts."""
-        if entry.snapshot_id in self._foreign:
-            self._paths.add(entry.data_file.file_path)
-        return True
-
-    def marked(self, stats: Sequence[FileStats]) -> list[FileStats]:
-        return [replace(one, is_own=one.path not in self._paths) for one in stats]
 
 
 def files_since(

@@ -27,6 +27,7 @@ from sluice.core.csv.form import Declared
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
 from sluice.ledger.keys import NOT_VERIFIED, PROOF, history_key, run_key
+from sluice.ledger.own_snapshots import OwnSnapshots
 from sluice.loads import sources
 from sluice.loads.known.verified import VerifiedSources
 from sluice.loads.planning import plan
@@ -88,7 +89,9 @@ class LoadVerification:
         lake = self.systems.lake
         sent = produced.offsets_of_all(self.produced)
         removed = removed_by(self.ledger.client, lake.changes(self.spec.table))
-        load = LoadFiles.plan(lake, self.spec, self.sources, sent.minus(removed.single_offsets))
+        expected = sent.minus(removed.single_offsets)
+        own = OwnSnapshots(self.ledger, partial(self.systems.batch_log, self.spec.table))
+        load = LoadFiles.plan(lake, self.spec, self.sources, expected, own.among)
         check = checks.check_offsets(load, partial(of_gaps, self.systems, self.spec))
         result = self._result(load, check, removed, sent, limit)
         problems = result.problems(self.spec.name) + check.without.problems(self.spec.name)

@@ -9,17 +9,27 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from sluice.clients.lake.catalog import Lake
+from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.rewrites import REWRITES, Rewrites
 from sluice.core.tables.storage import REWRITE_ID
+from sluice.ledger.batch_log import FOLDER, document_of, published_key
+from sluice.ledger.batches import BatchLog
+from sluice.ledger.documents import Ledger
+from sluice.ledger.own_snapshots import OwnSnapshots
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.loads.verification.checks import LoadFiles, OffsetCheck, check_offsets
 from tests.support import foreign
 from tests.support import lake as lakes
+from tests.support.memory_s3 import MemoryS3
+from tests.support.steps import ledger
 
 SPEC = cast("Any", SimpleNamespace(table=lakes.TABLE, quarantine_table=lakes.QUARANTINE))
 
 
-def check(folder: Path, offsets: list[int], properties: dict[str, str]) -> OffsetCheck:
-    """The offsets [0,8), after a rewrite of both batches into one file with these."""
+def rewritten(folder: Path, offsets: list[int], properties: dict[str, str]) -> Lake:
+    """Two batches of the offsets [0,8), whose files a rewrite has made one with these."""
     lake = lakes.make(folder)
     for start in (0, 4):
         said = lakes.summary("batch", 1, {0: start + 4}, ranges={0: (start, start + 4)})
@@ -27,6 +37,11 @@ def check(folder: Path, offsets: list[int], properties: dict[str, str]) -> Offse
     values = [dict(zip(lakes.ROWS.names, (1.0, 0, one, "a" * 16, one), strict=True)) for one in offsets]
     table = lake.catalog.load_table(lakes.TABLE)
     foreign.rewrite(table, pa.Table.from_pylist(values, schema=lakes.ROWS), properties=properties)
+    return lake
+
+
+def check(folder: Path, offsets: list[int], properties: dict[str, str]) -> OffsetCheck:
+    lake = rewritten(folder, offsets, properties)
     return check_offsets(LoadFiles.at(lake, SPEC, OffsetRanges.of({0: [(0, 8)]})))
 
 
@@ -43,3 +58,93 @@ def test_a_rewrite_with_the_same_rows_passes_and_an_own_one_is_not_read(
 ) -> None:
     found = check(tmp_path, list(range(8)), properties)
     assert (found.verification.is_ok, found.read) == (True, read)
+
+
+REPEATING = [0, 1, 2, 2, 4, 5, 6, 7]
+
+
+class Expired:
+    """A table from whose ``main`` all has expired but its newest batch. ``requests``: GETs of documents."""
+
+    def __init__(self, folder: Path, offsets: list[int], properties: dict[str, str]) -> None:
+        self.lake, self.memory, self.end = rewritten(folder, offsets, properties), MemoryS3(), 8
+        self.rewrite = self.newest
+        self.log = Ledger(self.memory.as_client(), "s3://lake/nyc_taxi", FOLDER)
+        self.own = OwnSnapshots(ledger("nyc_taxi", self.memory), self.batch_log)
+        self.batches = 0
+
+    @property
+    def newest(self) -> int:
+        return self.lake.heads(lakes.TABLE)[lakes.TABLE].snapshot_id
+
+    def batch_log(self) -> BatchLog:
+        return BatchLog(self.lake.table(lakes.TABLE), self.log)
+
+    def batch(self) -> None:
+        """Of four records; recorded, and the one before has expired."""
+        before, self.end = self.newest, self.end + 4
+        said = lakes.summary("batch", 1, {0: self.end}, ranges={0: (self.end - 4, self.end)})
+        lakes.append(self.lake, [(0, offset) for offset in range(self.end - 4, self.end)], said)
+        newest = next(iter(self.batch_log().on_main.values()))
+        self.log.put(published_key([newest]), document_of([newest]))
+        table = self.lake.catalog.load_table(lakes.TABLE)
+        table.maintenance.expire_snapshots().by_id(before).commit()
+
+    def check(self) -> OffsetCheck:
+        source = cast("Any", SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None))
+        expected = OffsetRanges.of({0: [(0, self.end)]})
+        return check_offsets(LoadFiles.plan(self.lake, SPEC, [source], expected, self.own.among))
+
+
+def test_a_file_of_a_rewrite_that_has_expired_is_read_and_those_of_expired_batches_are_not(
+    tmp_path: Path,
+) -> None:
+    made = Expired(tmp_path, REPEATING, {})
+    for _ in range(3):
+        made.batch()
+    found = made.check()
+    assert (found.files, found.read) == (4, 1)
+    assert str(found.verification.gaps) == "0=[3,4)"
+    assert str(found.verification.duplicates) == "0=[2,3)"
+
+
+def test_without_records_every_file_of_an_expired_snapshot_is_read(tmp_path: Path) -> None:
+    made = Expired(tmp_path, REPEATING, {})
+    made.batch()
+    made.batch()
+    found = check_offsets(LoadFiles.at(made.lake, SPEC, OffsetRanges.of({0: [(0, 16)]})))
+    assert (found.files, found.read) == (3, 2)
+    assert str(found.verification.gaps) == "0=[3,4)"
+
+
+def test_a_file_of_a_verified_rewrite_that_has_expired_is_not_read(tmp_path: Path) -> None:
+    made = Expired(tmp_path, list(range(8)), {REWRITE_ID: "own"})
+    table = made.lake.catalog.load_table(lakes.TABLE)
+    named = Rewrites().more("own").to_json()
+    table.transaction().set_properties({REWRITES: named}).commit_transaction()
+    made.batch()
+    assert made.check().read == 1, "it is not verified"
+    confirmed = VerifiedRewrites(ledger("nyc_taxi", made.memory))
+    confirmed.confirm("own", {"snapshot_ids": [made.rewrite]})
+    assert made.check().read == 0
+
+
+def test_the_log_is_asked_for_no_more_documents_than_there_are_files_in_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Expired(tmp_path, REPEATING, {})
+    for _ in range(6):
+        made.batch()
+    asked, get = list[str](), Ledger.get
+
+    def counted(self: Ledger, key: str) -> Document | None:
+        asked.append(key)
+        return get(self, key)
+
+    monkeypatch.setattr(Ledger, "get", counted)
+    expected = OffsetRanges.of({0: [(0, 12)]})
+    source = cast("Any", SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None))
+    found = check_offsets(LoadFiles.plan(made.lake, SPEC, [source], expected, made.own.among))
+    # The rewrite's and the first batch's, behind newer documents that have neither.
+    assert (found.files, found.read, len(asked)) == (2, 2, 2)
+    assert str(found.verification.duplicates) == "0=[2,3)"
