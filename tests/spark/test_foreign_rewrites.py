@@ -137,7 +137,7 @@ def test_a_rewrite_between_batches_is_followed_and_one_under_a_publish_refuses_i
     found, notes = verifying.run()
     assert not found
     assert len(notes) == 2
-    assert all("verified to hold the same 4 rows" in note for note in notes)
+    assert all("verified to hold the same 4 offsets, each once" in note for note in notes)
 
 
 @BOTH

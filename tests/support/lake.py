@@ -175,8 +175,11 @@ def append(
 
 
 def quarantine(lake: Lake, rows: list[dict[str, object]], properties: dict[str, str] | None = None) -> None:
+    """One file with these rows; without ``properties`` as a producer's."""
     table = pa.Table.from_pylist(rows, schema=BAD_ROWS)
-    lake.catalog.load_table(QUARANTINE).append(table, snapshot_properties=properties or {})
+    lake.catalog.load_table(QUARANTINE).append(
+        table, snapshot_properties=properties or {"sluice.kind": "producer"}
+    )
 
 
 def restore_catalog(lake: Lake, locations: Mapping[str, str]) -> None:

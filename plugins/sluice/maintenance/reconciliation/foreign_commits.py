@@ -1,9 +1,11 @@
 """Commits of other programs to a stream's tables: rewrites with the same rows, and findings.
 
 A managed catalog compacts by itself: its snapshots have none of the stream's properties, and their operation
-is ``replace``. Such a rewrite is verified as an own one is (:mod:`sluice.clients.lake.snapshots.rewrites`),
-the stream's table offset by offset, and recorded like one, so that it is known after it has expired. Every
-other commit of another program is a finding, and so is a rewrite that lost, repeated or added rows.
+is ``replace``. Where the catalog maintains the tables by declaration, such a rewrite is verified as an own
+one is (:mod:`sluice.clients.lake.snapshots.rewrites`), the stream's table offset by offset, and recorded like
+one, so that it is known after it has expired. Without the declaration it is a finding: nobody knows what the
+program did to other values. Every other commit of another program is one too, and so is a rewrite that lost,
+repeated or added rows.
 
 One that expired before anybody looked is not known to be a rewrite. Where the catalog maintains the tables,
 that is said, and what the table holds now is verified as always; elsewhere it is a finding.
@@ -32,6 +34,18 @@ if TYPE_CHECKING:
     from sluice.ledger.documents import Ledger
     from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
     from sluice.maintenance.reconciliation.verified_table import Verified
+
+# What is known of rows that cannot be compared.
+_OFFSETS_ONLY = "its rows cannot be compared; the offsets that the table holds now are verified instead"
+_MAY_BE_OTHER = f"{_OFFSETS_ONLY}; it may have been no rewrite: replay what you doubt"
+_CONSUMERS_ONLY = (
+    "its rows cannot be compared; what the consumer rejected is verified instead, and rows that producers "
+    "rejected are not"
+)
+_DECLARED = (
+    'if the catalog maintains the tables, declare it ([lake] maintenance = "catalog"); else end the program, '
+    "and replay what it may have altered"
+)
 
 
 @dataclass(frozen=True)
@@ -77,21 +91,31 @@ class ForeignCommitCheck:
             found = found.more(_finding(message))
         return found
 
-    def of_quarantine(self, table: Table, manifest_list: str | None) -> ForeignCommits:
-        """The rewrites of the quarantine after the state with this manifest list, as far as they are kept:
-        all columns but bytes are compared, since a producer's row has no offset."""
+    def of_quarantine(self, table: Table, earlier: Verified | None) -> ForeignCommits:
+        """Those of the quarantine after the ``earlier`` state, as far as they are kept: all columns but bytes
+        are compared, since a producer's row has no offset."""
         from sluice.clients.lake.commits import ancestors
         from sluice.clients.lake.snapshots import rewrites, table_diff
 
-        found = ForeignCommits()
+        found, oldest = ForeignCommits(), None
         for snapshot in ancestors(table):
-            if snapshot.manifest_list == manifest_list:
-                break
-            if not table_diff.is_own(snapshot) and _operation(snapshot) == REPLACE:
+            if earlier and snapshot.manifest_list == earlier.quarantine_list:
+                return found
+            if not table_diff.is_own(snapshot):
                 found = found.more(self._of_snapshot(table, snapshot, rewrites.without_binary(table)))
-            if manifest_list is None:
-                break
-        return found
+            if earlier is None:
+                return found
+            oldest = snapshot
+        # Before its first snapshot a quarantine has no rows.
+        is_whole = oldest is None or (oldest.sequence_number or 0) <= 1
+        if earlier is None or (earlier.quarantine_list is None and is_whole):
+            return found
+        # By own commits, too; and files do not tell: one that came and went since is in neither.
+        note = (
+            f"{_name(table)}: commits since the last run have expired; rows that producers rejected cannot "
+            "be compared"
+        )
+        return found.more(ForeignCommits(notes=[note]))
 
     def _of_snapshot(
         self, table: Table, snapshot: Snapshot, columns: Sequence[str] | None = None
@@ -105,6 +129,12 @@ class ForeignCommitCheck:
             return _finding(f"{said} is neither the stream's nor maintenance's")
         if self._verified.is_verified(id_of_foreign(number)):
             return ForeignCommits(notes=[f"{said}: a rewrite of another program, verified before"])
+        what, unseen = (
+            f"{said} is a rewrite of another program",
+            _CONSUMERS_ONLY if columns else _OFFSETS_ONLY,
+        )
+        if rewrites.parent_of(table, snapshot) is None:
+            return self._unseen(f"{what}, and the snapshot before it has expired", unseen)
         try:
             if columns is None:
                 rewrite = rewrites.compared_by_offsets(table, snapshot)
@@ -113,16 +143,22 @@ class ForeignCommitCheck:
         except Refused as error:
             if error.code is not ErrorCode.LAKE_FILE_MISSING:
                 raise
-            return self._unseen(f"{said} is a rewrite of another program, and files that it removed are gone")
+            return self._unseen(f"{what}, and files that it removed are gone", unseen)
         if problems := rewrite.problems():
-            message = f"{said} is a rewrite of another program with other rows: {summarize(problems)}"
-            return _finding(message, "; ".join(problems))
+            return _finding(f"{what} with other rows: {summarize(problems)}", "; ".join(problems))
+        if not self.is_by_catalog:
+            same = "rows; its bytes" if columns else "offsets; its other values"
+            return _finding(f"{what} with the same {same} are not compared: {_DECLARED}")
         now = datetime.now(UTC).isoformat()
         document = {"table": name, "snapshot_ids": [number], "at": now}
         self._verified.confirm(id_of_foreign(number), document)
+        count = rewrite.added.records
+        same = f"{count} rows but for bytes"
+        if columns is None:
+            same = f"{count} offsets, each once; other values were not compared"
         note = (
             f"{said}: a rewrite of another program, {rewrite.removed.files} files into "
-            f"{rewrite.added.files}, verified to hold the same {rewrite.added.records} rows"
+            f"{rewrite.added.files}, verified to hold the same {same}"
         )
         return ForeignCommits(notes=[note])
 
@@ -136,16 +172,16 @@ class ForeignCommitCheck:
             found = found.more(
                 self._unseen(
                     f"snapshot {number} is neither a recorded batch nor of a verified rewrite, and added "
-                    f"{len(paths)} files: {summarize(paths)}"
+                    f"{len(paths)} files: {summarize(paths)}",
+                    _MAY_BE_OTHER,
                 )
             )
         return found
 
-    def _unseen(self, message: str) -> ForeignCommits:
+    def _unseen(self, message: str, note: str) -> ForeignCommits:
         """A commit that cannot be verified any more."""
         if not self.is_by_catalog:
             return _finding(message)
-        note = "its rows cannot be compared; the offsets that the table holds now are verified instead"
         return ForeignCommits(notes=[f"{message}: {note}"])
 
 

@@ -136,10 +136,7 @@ class TableContents:
             raise RuntimeError(f"{self.table}: no snapshot, and it had one")
         foreign = self._foreign.of_table(table, diff, earlier)
         if has_quarantine:
-            before_quarantine = earlier.quarantine_list if earlier else None
-            foreign = foreign.more(
-                self._foreign.of_quarantine(self.lake.table(self.quarantine), before_quarantine)
-            )
+            foreign = foreign.more(self._foreign.of_quarantine(self.lake.table(self.quarantine), earlier))
         found += foreign.findings
         self.notes = foreign.notes
         contents, read = self._contents(table, diff, before, quarantine.present, found)

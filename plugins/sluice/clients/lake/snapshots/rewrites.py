@@ -14,6 +14,7 @@ from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading.files import OFFSET, PARTITION
 from sluice.clients.lake.snapshots.digest import digest_of
 from sluice.clients.lake.snapshots.exchanged_offsets import FileOffsets, differences
+from sluice.clients.lake.snapshots.table_diff import between
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
 from sluice.core.tables.storage import REWRITE_ID, FileSetDigest, Rewrite
@@ -92,8 +93,21 @@ def without_binary(table: Table) -> list[str]:
     return [field.name for field in table.schema().fields if not isinstance(field.field_type, BinaryType)]
 
 
+def parent_of(table: Table, snapshot: Snapshot) -> Snapshot | None:
+    """None if it has none, or that has expired: some catalogs take its id from the snapshot then."""
+    number = snapshot.parent_snapshot_id
+    return None if number is None else table.snapshot_by_id(number)
+
+
 def exchanged(table: Table, snapshot: Snapshot) -> tuple[list[DataFile], list[DataFile], bool]:
-    """The data files that a snapshot removed and added, and whether the table has row-level deletes then."""
+    """The data files that a snapshot removed and added, and whether the table has row-level deletes then.
+
+    While its parent is kept, what the lists of both do not share, whatever the snapshot says: one that leaves
+    a manifest out removes its files, and lists none as removed. Later, what its own manifests say.
+    """
+    if parent := parent_of(table, snapshot):
+        diff = between(table.io, parent.manifest_list, snapshot.manifest_list)
+        return diff.removed, [one.file for one in diff.added], diff.has_deletes
     removed: list[DataFile] = []
     added: list[DataFile] = []
     with asking(f"manifests of snapshot {snapshot.snapshot_id}"):
@@ -127,13 +141,10 @@ def _described(
     has_deletes: bool,
     offsets: tuple[str, ...] | None = None,
 ) -> Rewrite:
-    parent = (
-        table.snapshot_by_id(snapshot.parent_snapshot_id) if snapshot.parent_snapshot_id is not None else None
-    )
     return Rewrite(
         snapshot_id=snapshot.snapshot_id,
         operation=snapshot.summary.operation.value if snapshot.summary else "unknown",
-        total_before=_total(parent),
+        total_before=_total(parent_of(table, snapshot)),
         total_after=_total(snapshot),
         removed=removed,
         added=added,

@@ -67,15 +67,18 @@ def diff(table: Table, manifest_list: str | None) -> TableDiff | None:
     LAKE_FILE_MISSING if one of these is gone, or CORRUPT_OBJECT if it is damaged.
     """
     snapshot = table.snapshot_by_name(MAIN)
-    if snapshot is None:
-        return None
-    now = {one.manifest_path: one for one in _manifests(table.io, snapshot.manifest_list)}
-    then = {one.manifest_path: one for one in _manifests(table.io, manifest_list)} if manifest_list else {}
+    return None if snapshot is None else between(table.io, manifest_list, snapshot.manifest_list)
+
+
+def between(io: FileIO, before: str | None, manifest_list: str) -> TableDiff:
+    """As :func:`diff`, from the state with manifest list ``before`` to the one with ``manifest_list``."""
+    now = {one.manifest_path: one for one in _manifests(io, manifest_list)}
+    then = {one.manifest_path: one for one in _manifests(io, before)} if before else {}
     come = [one for path, one in now.items() if path not in then]
     gone = [one for path, one in then.items() if path not in now]
-    new, old = _live(table.io, come), _live(table.io, gone)
+    new, old = _live(io, come), _live(io, gone)
     return TableDiff(
-        snapshot.manifest_list,
+        manifest_list,
         [one.file for path, one in old.items() if path not in new],
         [one for path, one in new.items() if path not in old],
         any(one.content == ManifestContent.DELETES for one in now.values()),

@@ -8,14 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Operation, Summary
 
 from sluice.airflow.operators.maintenance.reconciliation import (
     CheckFilesOperator,
     ReconciliationOperator,
     VerifyTableOperator,
 )
+from sluice.clients.lake.commits import ancestors
 from sluice.clients.lake.reading.files import OFFSET
 from sluice.clients.lake.snapshots import exchanged_offsets
 from sluice.core.findings import FindingName
@@ -28,8 +30,10 @@ from tests.support.reconciliation import World
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """Three batches of four records, the second with a rejected one, all verified."""
+    """Three batches of four records, the second with a rejected one, all verified; the catalog maintains the
+    tables."""
     made = World(tmp_path)
+    made.is_managed = True
     made.batch()
     made.batch(reject=1)
     made.batch()
@@ -49,7 +53,7 @@ def test_a_rewrite_with_the_same_offsets_is_followed(world: World) -> None:
     (note,) = result["notes"]
     assert f"snapshot {number} (replace) of raw.nyc_taxi" in note
     assert "3 files into 1" in note
-    assert "the same 11 rows" in note
+    assert "verified to hold the same 11 offsets, each once; other values were not compared" in note
     assert world.history.get(rewrite_key(id_of_foreign(number)))
     assert "notes" not in world.run()
 
@@ -73,6 +77,115 @@ def test_of_a_rewrite_only_the_files_that_it_exchanged_are_read_and_the_stream_g
     assert len(read) == 4
     # The two that were exchanged, and the batch's.
     assert result["files"] == 3
+
+
+def without_fares(rows: pa.Table) -> pa.Table:
+    fare = rows.schema.get_field_index("fare_amount")
+    return rows.set_column(fare, rows.schema.field(fare), [pa.nulls(rows.num_rows, pa.float64())])
+
+
+def test_without_the_declaration_a_rewrite_with_the_same_offsets_is_a_finding_once(world: World) -> None:
+    world.is_managed = False
+    number = rewrite(world, without_fares)
+    text = world.finds(FindingName.FOREIGN_COMMIT)
+    assert f"snapshot {number} (replace)" in text
+    assert "with the same offsets; its other values are not compared" in text
+    assert '[lake] maintenance = "catalog"' in text
+    assert world.history.get(rewrite_key(id_of_foreign(number))) is None
+    assert "notes" not in world.run()
+
+
+def leave_out(world: World, name: str, manifest: int) -> int:
+    """A replace whose manifest list leaves one out, with the summary of its parent's rows; it lists no file
+    as removed."""
+    table = world.lake.catalog.load_table(name)
+    with table.transaction() as change, change.update_snapshot({}).fast_append() as update:
+        summary, manifests = update._summary, update._existing_manifests
+
+        def said(given: dict[str, str]) -> Summary:
+            return Summary(Operation.REPLACE, **summary(dict(given)).additional_properties)
+
+        def fewer() -> list[ManifestFile]:
+            return [one for number, one in enumerate(manifests()) if number != manifest]
+
+        update._summary = said  # type: ignore[method-assign, assignment]
+        update._existing_manifests = fewer  # type: ignore[method-assign]
+    snapshot = table.refresh().current_snapshot()
+    assert snapshot is not None
+    return snapshot.snapshot_id
+
+
+@pytest.mark.parametrize("name", [lakes.TABLE, lakes.QUARANTINE])
+def test_a_rewrite_that_leaves_a_manifest_out_removes_its_files(world: World, name: str) -> None:
+    reject_at_producer(world)
+    world.run()
+    number = leave_out(world, name, 0)
+    with pytest.raises(Exception, match="foreign-commit") as failure:
+        world.run()
+    assert f"snapshot {number} (replace) of {name} is a rewrite of another program with other rows" in str(
+        failure.value
+    )
+    assert world.history.get(rewrite_key(id_of_foreign(number))) is None
+
+
+def reject_at_producer(world: World, rows: int = 3) -> None:
+    row = dict.fromkeys(lakes.BAD_ROWS.names) | {"stage": "producer", "reason": "bad", "_source_id": "s"}
+    lakes.quarantine(world.lake, [{**row, "_source_row": number} for number in range(rows)])
+
+
+@pytest.mark.parametrize("is_managed", [True, False])
+def test_rows_that_producers_rejected_and_another_program_deletes_are_a_finding(
+    world: World, is_managed: bool
+) -> None:
+    world.is_managed = is_managed
+    reject_at_producer(world)
+    assert "notes" not in world.run()
+    world.lake.catalog.load_table(lakes.QUARANTINE).delete("stage = 'producer'")
+    text = world.finds(FindingName.FOREIGN_COMMIT)
+    assert "of raw.nyc_taxi_quarantine is neither the stream's nor maintenance's" in text
+
+
+def test_of_a_quarantine_that_was_empty_all_commits_are_looked_at(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    world.batch()
+    world.run()
+    reject_at_producer(world)
+    world.lake.catalog.load_table(lakes.QUARANTINE).delete("stage = 'producer'")
+    world.batch(reject=1)
+    assert "is neither the stream's" in world.finds(FindingName.FOREIGN_COMMIT)
+
+
+def test_it_is_said_that_rows_of_producers_cannot_be_compared_behind_expired_commits(world: World) -> None:
+    reject_at_producer(world)
+    world.run()
+    table = world.lake.catalog.load_table(lakes.QUARANTINE)
+    rows = table.scan().to_arrow()
+    foreign.rewrite(table, rows.filter(pa.compute.equal(rows["stage"], "consumer")))
+    world.batch(reject=2)
+    world.record()
+    table = world.lake.catalog.load_table(lakes.QUARANTINE)
+    older = [snapshot.snapshot_id for snapshot in ancestors(table)][1:]
+    table.maintenance.expire_snapshots().by_ids(older).commit()
+    (note,) = world.run()["notes"]
+    assert "raw.nyc_taxi_quarantine: commits since the last run have expired" in note
+    assert "rows that producers rejected cannot be compared" in note
+    assert "notes" not in world.run()
+
+
+@pytest.mark.parametrize("name", [lakes.TABLE, lakes.QUARANTINE])
+def test_a_rewrite_whose_parent_has_expired_is_not_taken_for_verified(world: World, name: str) -> None:
+    reject_at_producer(world)
+    world.run()
+    table = world.lake.catalog.load_table(name)
+    parent, number = next(ancestors(table)).snapshot_id, foreign.rewrite(table)
+    world.batch(reject=2)
+    world.lake.catalog.load_table(name).maintenance.expire_snapshots().by_id(parent).commit()
+    note, *others = world.run()["notes"]
+    assert f"snapshot {number}" in note
+    assert "the snapshot before it has expired: its rows cannot be compared" in note
+    assert ("rows that producers rejected are not" in note) is (name == lakes.QUARANTINE)
+    assert len(others) == (name == lakes.QUARANTINE)
+    assert world.history.get(rewrite_key(id_of_foreign(number))) is None
 
 
 def without(offset: int) -> Callable[[pa.Table], pa.Table]:
@@ -166,6 +279,7 @@ def test_a_rewrite_that_expired_before_anybody_looked_is_said_and_the_contents_v
     (note,) = world.run()["notes"]
     assert f"snapshot {number}" in note
     assert "the offsets that the table holds now are verified instead" in note
+    assert "it may have been no rewrite: replay what you doubt" in note
     assert "notes" not in world.run()
 
 
@@ -198,6 +312,7 @@ def test_a_rewrite_of_the_quarantine_is_compared_by_all_columns(world: World) ->
     number = foreign.rewrite(table)
     (note,) = world.run()["notes"]
     assert f"snapshot {number} (replace) of raw.nyc_taxi_quarantine" in note
+    assert "verified to hold the same 1 rows but for bytes" in note
     world.batch(reject=2)
     world.run()
     other = table.refresh().scan().to_arrow()
