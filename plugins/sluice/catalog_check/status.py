@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice.catalog_check.promises import RACES, STEPS, VERSION
+from sluice.catalog_check.promises import CHANCES, RACES, STEPS, VERSION
 from sluice.config.platform_sections.catalog import SQL
 from sluice.core.messages import iso
 
@@ -23,7 +23,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class CatalogStatus:
-    """``text``: one sentence, without an address; ``is_broken``: no stream may write to it."""
+    """``text``: one sentence, without an address; ``is_broken``: no consumer starts on it."""
 
     text: str
     is_broken: bool = False
@@ -42,9 +42,12 @@ def status(kind: str, found: Kept | None) -> CatalogStatus:
         )
     when = f"tried {iso(found.at)} (version {found.version})"
     if found.broken:
+        again = "each that starts tries it again"
+        if found.broken in CHANCES:
+            again = "only sluice catalog-check tries it again"
         return CatalogStatus(
-            f"{kind}: breaks promise {found.broken}, {when}: no consumer writes to it; each that starts "
-            "tries it again",
+            f"{kind}: breaks promise {found.broken}, {when}: no consumer starts on it; stop those that run "
+            f"since before; {again}",
             is_broken=True,
         )
     return CatalogStatus(f"{kind}: keeps all {len(STEPS) + len(RACES)} promises, {when}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import ServerError
+from pyiceberg.exceptions import CommitFailedException, ServerError
 from pyiceberg.table import Table
 from pyiceberg.table.update import SetPropertiesUpdate
 
@@ -87,6 +87,23 @@ def test_a_broken_catalog_that_was_repaired_is_used(tmp_path: Path, trials: list
     assert json.loads(text).keys() == {"version", "at", "place"}
 
 
+def test_a_lost_race_is_cleared_by_a_person_and_not_by_a_consumer_that_starts(
+    tmp_path: Path, trials: list[str]
+) -> None:
+    one = opened(tmp_path)
+    check(tmp_path)
+    document = {"version": kept.VERSION, "at": 0.0, "broken": "commit-meanwhile", "place": kept._place(one)}
+    with one.load_table("scratch.catalog_check").transaction() as change:
+        change.set_properties({kept.PROPERTY: json.dumps(document)})
+    trials.clear()
+    with raising(CatalogBroken, "commit-meanwhile", "a matter of chance", "Fix: ", "catalog-check"):
+        check(tmp_path)
+    assert not trials
+    kept.tried(opened(tmp_path), opened(tmp_path), "scratch")
+    check(tmp_path)
+    assert len(trials) == 1
+
+
 @pytest.mark.parametrize("changed", [ADDRESS, "warehouse", "prefix"])
 def test_another_catalog_that_has_the_tables_by_now_is_tried(
     tmp_path: Path, trials: list[str], changed: str
@@ -95,6 +112,7 @@ def test_another_catalog_that_has_the_tables_by_now_is_tried(
     check(tmp_path)
     one, other = opened(tmp_path), opened(tmp_path)
     one.properties[changed] = f"file://{tmp_path}/another"
+    assert kept.found(one, "scratch") is None, "a page says of this one that it is not tried"
     kept.check(one, other, "scratch", "https://another.test")
     assert len(trials) == 2
     kept.check(one, other, "scratch", "https://another.test")
@@ -122,3 +140,32 @@ def test_a_broken_catalog_that_does_not_take_the_finding_is_refused_by_the_promi
         check(tmp_path, RefusesProperties)
     assert kept.found(opened(tmp_path), "scratch") is None
     assert "no properties here" in caplog.text
+
+
+class CommitsMeanwhile(RequiresNothing):
+    """Another process commits first, ``times``."""
+
+    times = 0
+
+    def commit_table(self, table: Table, requirements: tuple[Any, ...], updates: tuple[Any, ...]) -> Any:
+        is_finding = any(isinstance(one, SetPropertiesUpdate) for one in updates)
+        if is_finding and table.name()[-1] == kept.TABLE and self.times:
+            self.times -= 1
+            raise CommitFailedException("another came first")
+        return super().commit_table(table, requirements, updates)
+
+
+@pytest.mark.parametrize(("times", "is_known"), [(2, True), (9, False)])
+def test_a_broken_promise_is_written_beside_other_processes_or_it_is_said_that_it_is_not(
+    tmp_path: Path,
+    trials: list[str],
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    times: int,
+    is_known: bool,
+) -> None:
+    monkeypatch.setattr(CommitsMeanwhile, "times", times)
+    with raising(CatalogBroken, "stale-publish"):
+        check(tmp_path, CommitsMeanwhile)
+    assert (kept.found(opened(tmp_path), "scratch") is not None) is is_known
+    assert ("other commits came first" in caplog.text) is not is_known
