@@ -20,7 +20,7 @@ from sluice.ledger.keys import beside_proof, now, run_key
 from sluice.loads.heads import head_of
 from sluice.loads.sending import produced
 from sluice.loads.written import inventory
-from sluice.loads.written.inventory import not_shown_of_files
+from sluice.loads.written.inventory import not_shown_of_files, not_shown_of_metadata
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
@@ -44,7 +44,7 @@ UNKNOWN = (
 class AuditResult:
     """``written``: table -> its objects since the load began, each of which is ``checked``; ``costs``: of the
     load's batches; ``limits``: the stream's; ``proof``: the key of the load's newest proof; ``not_shown``:
-    what the audit cannot show, a line each."""
+    what the audit cannot show, a line each; ``sees_markers``: whether delete markers can be listed."""
 
     proof: str
     written: Mapping[str, WrittenSince]
@@ -52,6 +52,7 @@ class AuditResult:
     costs: BatchCosts
     limits: Budget
     not_shown: Sequence[str] = ()
+    sees_markers: bool = True
 
     def budget(self) -> list[BudgetCheck]:
         unknown = sum(not since.is_whole for since in self.written.values())
@@ -62,7 +63,7 @@ class AuditResult:
             BudgetCheck("tables whose objects since the load began are not all known", unknown, 0),
             BudgetCheck("records in batches whose cost is not known", self.costs.unknown.count, 0),
         ]
-        if not self.not_shown:
+        if self.sees_markers:
             markers = sum(check.delete_markers for check in self.checked)
             lines.insert(0, BudgetCheck("delete markers added", markers, self.limits.delete_markers))
         if self.costs.versions is not None:
@@ -82,7 +83,7 @@ class AuditResult:
     def document(self) -> Document:
         until = self.costs.measured_until
         shown = {"not_shown": list(self.not_shown)} if self.not_shown else {}
-        markers = None if self.not_shown else sum(check.delete_markers for check in self.checked)
+        markers = sum(check.delete_markers for check in self.checked) if self.sees_markers else None
         return {
             **shown,
             "batches": self.costs.batches,
@@ -153,8 +154,10 @@ class LoadAudit:
         proof = proof if key == first else self.ledger.get(first)
         verified_at = datetime.fromisoformat(proof["at"]) if proof else None
         costs = inventory.batch_costs(log, expected, since, verified_at, self._passed)
-        not_shown = not_shown_of_files(self.platform)
-        return AuditResult(key, written, checked, costs, self.spec.budget, not_shown)
+        not_shown = not_shown_of_files(self.platform) + not_shown_of_metadata(self.platform)
+        return AuditResult(
+            key, written, checked, costs, self.spec.budget, not_shown, sees_markers=self.platform.bucket_lists
+        )
 
     def _passed(self) -> dict[str, Any] | None:
         """What the newest audit of the load found that passed."""

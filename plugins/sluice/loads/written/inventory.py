@@ -72,6 +72,14 @@ def not_shown_of_files(lake: LakeSection) -> list[str]:
     return [f"not shown, since the bucket is not listed by declaration (bucket_lists = false): {what}"]
 
 
+def not_shown_of_metadata(lake: LakeSection) -> list[str]:
+    """As :func:`not_shown_of_files`, of the metadata files of tables."""
+    if not lake.is_maintained_by_catalog:
+        return []
+    what = "earlier metadata files, which the catalog may remove; each table's newest one is checked"
+    return [f'not shown, since the catalog maintains the tables (maintenance = "catalog"): {what}']
+
+
 def written_since(
     lake: Lake, name: str, head: Head | None, *, is_restored: bool, has_log: bool = True
 ) -> WrittenSince:

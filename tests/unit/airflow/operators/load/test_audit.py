@@ -109,9 +109,9 @@ class Audit:
             return made.work(given(run_id="r"))
 
 
-def declared(*, is_managed: bool = False) -> Any:
+def declared(*, is_managed: bool = False, bucket_lists: bool = True) -> Any:
     """As the platform file declares the bucket."""
-    return SimpleNamespace(is_maintained_by_catalog=is_managed, bucket_lists=not is_managed)
+    return SimpleNamespace(is_maintained_by_catalog=is_managed, bucket_lists=bucket_lists)
 
 
 def entry(etag: str = "e", size: int = 1, latest: bool = True, marker: bool = False) -> Entry:
@@ -327,11 +327,12 @@ def test_a_late_audit_lists_what_came_until_its_load_was_verified(
 def test_of_a_bucket_that_is_not_listed_the_audit_says_what_it_cannot_show(
     audit: Audit, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    audit.declared = declared(is_managed=True)
+    audit.declared = declared(is_managed=True, bucket_lists=False)
     audit.batch(1)
     found = audit.run()
-    (line,) = found["not_shown"]
+    line, metadata = found["not_shown"]
     assert "not listed by declaration" in line
+    assert "earlier metadata files" in metadata
     assert found["delete_markers"] is None, "not 0, as if it had looked"
     log = capsys.readouterr().out
     assert line in log
@@ -339,8 +340,23 @@ def test_of_a_bucket_that_is_not_listed_the_audit_says_what_it_cannot_show(
     assert (found["batches"], found["versions_per_batch"], found["objects"]) == (1, 4, 4)
 
 
-def test_of_a_bucket_that_is_not_listed_a_missing_file_is_found(audit: Audit) -> None:
+def test_of_a_managed_bucket_that_is_listed_delete_markers_are_counted(
+    audit: Audit, capsys: pytest.CaptureFixture[str]
+) -> None:
     audit.declared = declared(is_managed=True)
+    audit.batch(1)
+    found = audit.run()
+    (line,) = found["not_shown"]
+    assert 'maintenance = "catalog"): earlier metadata files, which the catalog may remove' in line
+    assert found["delete_markers"] == 0
+    assert "delete markers added" in capsys.readouterr().out
+    audit.odd[".parquet"] = [entry(), entry(marker=True)]
+    with raising(AirflowFailException, "delete markers added is 1"):
+        audit.run()
+
+
+def test_of_a_bucket_that_is_not_listed_a_missing_file_is_found(audit: Audit) -> None:
+    audit.declared = declared(is_managed=True, bucket_lists=False)
     audit.batch(1)
     audit.odd[".parquet"] = []
     with raising(AirflowFailException, "objects missing or damaged is 1", "parquet is missing"):
@@ -353,7 +369,7 @@ def test_an_object_of_a_bucket_that_is_not_listed_is_asked_for_alone() -> None:
     made = AuditOperator(task_id="audit", stream="nyc_taxi")
     made.__dict__["platform_hook"] = SimpleNamespace(
         bucket=lambda bucket: Bucket(s3.as_client(), bucket),
-        platform=SimpleNamespace(lake=declared(is_managed=True)),
+        platform=SimpleNamespace(lake=declared(is_managed=True, bucket_lists=False)),
     )
     (found,) = made.entries("s3://w/t/a.parquet")
     assert (found.size, found.is_latest) == (3, True)
