@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sluice.config.tables import compacted_tables, lake_tables
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import ClientError, Refused
+from sluice.core.json_record import Document
 from sluice.core.messages import aligned, summarize
 from sluice.core.schema_versions import documents
 from sluice.core.tables.file_removal import (
@@ -35,6 +36,7 @@ from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.rewrites import MAX_NAMED, Rewrites, is_of_change
 from sluice.ledger.keys import METADATA, history_key, rewrite_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.maintenance.held import Held
 
 if TYPE_CHECKING:
     from sluice.clients.lake.referenced import ReferencedFiles
@@ -57,8 +59,9 @@ class NotVerifiedYet(ClientError):
     code = ErrorCode.COMPACTION_NOT_VERIFIED
 
 
-def record_metadata(systems: Systems, spec: StreamSpec, tables: KnownTables, run_id: str) -> dict[str, str]:
-    """Record the metadata file of each of the stream's tables that the catalog has now; return them.
+def record_metadata(systems: Systems, spec: StreamSpec, tables: KnownTables, run_id: str) -> Document:
+    """Record the metadata file of each of the stream's tables that the catalog has now; return them, what
+    each table holds, and a line for each that grows where the catalog maintains it.
 
     The record says which files a catalog needs that is restored to a later state: before this run's own
     changes, so that these can be undone.
@@ -71,7 +74,16 @@ def record_metadata(systems: Systems, spec: StreamSpec, tables: KnownTables, run
     uuids = {name: found.uuid for name, found in there.items() if found.is_published}
     # Later than the locations: the states from this time on come from them.
     systems.history(spec.name).record_metadata(locations, datetime.now(UTC), run_id, uuids)
-    return locations
+    held = {name: Held.of(systems.lake.table(name)) for name in there}
+    for name, one in held.items():
+        log.info("%s: %s", name, one.message())
+    result: Document = {**locations, "held": {name: one.to_document() for name, one in held.items()}}
+    if not systems.platform.lake.is_maintained_by_catalog:
+        return result
+    notes = [f"{name}: {note}" for name, one in held.items() for note in one.growth(datetime.now(UTC))]
+    for note in notes:
+        log.warning("%s", note)
+    return {**result, "notes": notes} if notes else result
 
 
 def check_rewrites(systems: Systems, spec: StreamSpec, ledger: Ledger) -> None:

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 class RecordMetadataOperator(StreamOperator):
     """Record the metadata file of each of the stream's tables that the catalog has now."""
 
-    does = "records which metadata file of each table the catalog has"
+    does = "records which metadata file of each table the catalog has; says how much each holds"
     fails_if = "a table is lost or replaced, or the catalog or the ledger does not answer"
 
     checked = staticmethod(lake_tables)
 
-    def work(self, context: Context) -> dict[str, str]:
+    def work(self, context: Context) -> dict[str, Any]:
         return record_metadata(self.platform_hook, self.spec, self.tables, context["run_id"])
 
 

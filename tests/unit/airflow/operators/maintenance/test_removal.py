@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow.operators.maintenance.removal import RemoveFilesOperator
+from sluice.airflow.operators.maintenance.removal import RecordMetadataOperator, RemoveFilesOperator
 from sluice.core.tables.file_removal import StoredFile
 from sluice.ledger.history import History
 from sluice.ledger.keys import METADATA, history_key
 from sluice.ledger.known_tables import KnownTables
+from sluice.maintenance import held
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -65,6 +66,17 @@ class World:
         made.__dict__ |= {"platform_hook": hook, "tables": tables, "ledger": self.history}
         return made.execute(given(run_id="r"))
 
+    def note(self, *, is_managed: bool) -> dict[str, Any]:
+        """The first step of maintenance."""
+        declared = SimpleNamespace(is_maintained_by_catalog=is_managed)
+        hook = SimpleNamespace(
+            lake=self.lake, platform=SimpleNamespace(lake=declared), history=lambda name: self.history
+        )
+        made = RecordMetadataOperator(task_id="step", stream="nyc_taxi")
+        tables = KnownTables(self.lake, self.history)
+        made.__dict__ |= {"platform_hook": hook, "tables": tables, "ledger": self.history}
+        return dict(made.execute(given(run_id="r")))
+
     def lose_a_data_file(self) -> str:
         path = next(iter(self.folder.glob("warehouse/raw*/nyc_taxi/data/*.parquet")))
         path.unlink()
@@ -74,6 +86,19 @@ class World:
 @pytest.fixture
 def world(tmp_path: Path) -> World:
     return World(tmp_path)
+
+
+@pytest.mark.parametrize("is_managed", [True, False])
+def test_the_first_step_says_what_each_table_holds_and_that_a_catalog_expires_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_managed: bool
+) -> None:
+    result = world.note(is_managed=is_managed)
+    assert result["held"][lakes.TABLE] == {"snapshots": 2, "data_files": 2}
+    assert "notes" not in result
+    monkeypatch.setattr(held, "MANY_SNAPSHOTS", 1)
+    monkeypatch.setattr(held, "OLD", timedelta(0))
+    notes = world.note(is_managed=is_managed).get("notes", [])
+    assert [note.partition(":")[0] for note in notes] == [lakes.TABLE] * is_managed
 
 
 def test_a_table_whose_files_are_there_is_left_alone_while_records_do_not_cover_the_horizon(
