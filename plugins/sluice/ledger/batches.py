@@ -89,7 +89,11 @@ class BatchLog:
 
     @property
     def _newest_time(self) -> datetime:
-        return max((batch.published for batch in self.on_main.values()), default=time_of(0))
+        if self.on_main:
+            return max(batch.published for batch in self.on_main.values())
+        # Those that have expired were published before what is kept.
+        kept = [one.timestamp_ms for one in ancestors(self.table)]
+        return time_of(min(kept, default=0))
 
     def newest(
         self, limit: int, since: datetime | None = None, until: datetime | None = None

@@ -15,6 +15,8 @@ from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
     RESTORED,
+    Line,
+    Restore,
     batches_in,
     document_of,
     published_key,
@@ -25,6 +27,8 @@ from sluice.ledger.batch_log import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from mypy_boto3_s3 import S3Client
 
 log = logging.getLogger(__name__)
@@ -55,21 +59,39 @@ class BatchLogWriter:
         """Record that the catalog was restored, if it was; for ``writer``, which has acquired the lease.
         Two LISTs. ``main``: as of :func:`restore_found`. ``ends``: those of ``main``, where too few of its
         batches may be kept to tell: if they cover the newest recorded batch, nothing was restored; one GET
-        more."""
+        more, and after a restore those to the newest batch that they cover, if ``main`` keeps none."""
         first = next(iter(self._keys(PUBLISHED, MaxKeys=1)), "")
         span = span_of(first)
         known = [restore for key in self._keys(RESTORED) if (restore := restore_of(key))]
         restore = restore_found(main, span.newest if span else None, known, time_of(now_ms))
-        if restore is not None and ends is not None and self._newest_is_covered(first, ends):
-            return
+        if restore is not None and ends is not None:
+            if self._newest_is_covered(first, ends):
+                return
+            if not main:
+                # Before it, and not before the first: a catalog that expires snapshots has left no batch.
+                restore = Restore(restore.at, self._newest_covered(ends, Line.of(known)))
         if restore is not None:
             log.warning("catalog restored newest_batch=%s", restore.newest.isoformat())
             self._put(restored_key(restore, writer), {"writer": writer, "at": restore.at.isoformat()})
 
     def _newest_is_covered(self, key: str, ends: Mapping[int, int]) -> bool:
+        return covers(ends, self._batches(key)[-1].ends)
+
+    def _newest_covered(self, ends: Mapping[int, int], line: Line) -> datetime:
+        """When the newest batch of the line was published that ``ends`` cover; the year 1970 if none is. A
+        GET per document after it, and a LIST per thousand."""
+        after = ""
+        while keys := self._keys(PUBLISHED, **({"StartAfter": after} if after else {})):
+            for key in keys:
+                for batch in reversed(self._batches(key)):
+                    if batch.published in line and covers(ends, batch.ends):
+                        return batch.published
+            after = keys[-1]
+        return time_of(0)
+
+    def _batches(self, key: str) -> list[Batch]:
         answer = self._client.get_object(Bucket=self._bucket, Key=key)
-        newest = batches_in(json.loads(answer["Body"].read()))[-1]
-        return covers(ends, newest.ends)
+        return batches_in(json.loads(answer["Body"].read()))
 
     def _keys(self, prefix: str, **options: Any) -> list[str]:
         """Those that begin with ``prefix``, at most a thousand."""

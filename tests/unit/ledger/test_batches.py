@@ -11,8 +11,10 @@ import pytest
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch, time_of
 from sluice.core.tables.without_record import WithoutRecord
+from sluice.ledger.batch_log import FOLDER, document_of, published_key
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
+from tests.support import foreign
 from tests.support import lake as lakes
 from tests.support.batches import NOON, History, batch, readers_log, writers_log
 from tests.support.memory_s3 import MemoryS3
@@ -198,3 +200,24 @@ def test_a_lost_batch_says_nothing_of_the_offsets_that_were_read_again() -> None
     log = readers_log(s3, [batch(40, 150, 160, writer="w2_b")])
     found = log.without_record(OffsetRanges.of({0: [(0, 200)]}))
     assert found.offsets == OffsetRanges.of({0: [(n, n + 1) for n in range(9, 100, 10)]})
+
+
+def test_batches_of_a_table_that_keeps_another_programs_snapshot_only_are_listed(tmp_path: Path) -> None:
+    """As a managed catalog leaves it, which compacts and expires."""
+    lake, s3 = lakes.make(tmp_path), MemoryS3()
+    documents = Ledger(s3.as_client(), "s3://lake/nyc_taxi", FOLDER)
+    for number in range(2):
+        said = lakes.summary("batch", 1, {0: number + 1}, ranges={0: (number, number + 1)})
+        lakes.append(lake, [(0, number)], said)
+    found = list(BatchLog(lake.table(lakes.TABLE), documents).on_main.values())[::-1]
+    documents.put(published_key(found), document_of(found))
+    table = lake.catalog.load_table(lakes.TABLE)
+    foreign.rewrite(table)
+    older = [batch.snapshot_id for batch in found]
+    table.maintenance.expire_snapshots().by_ids(older).commit()
+    log = BatchLog(lake.table(lakes.TABLE), documents)
+    assert not log.on_main
+    assert numbers(log) == older[::-1]
+    holding = log.holding(0, 1)
+    assert holding is not None
+    assert holding.snapshot_id == older[-1]

@@ -69,3 +69,20 @@ def test_batches_that_a_managed_catalog_has_expired_are_not_lost_to_a_restore() 
     assert not keys(s3, RESTORED)
     writers_log(s3).note_restore([], NOON + 60_000, "w2_b", batches[-2].ends)
     assert len(keys(s3, RESTORED)) == 1
+
+
+def test_a_restore_of_a_managed_catalog_that_keeps_no_batch_loses_those_behind_its_ends() -> None:
+    s3 = MemoryS3()
+    batches = [batch(n, n, n + 1) for n in range(30)]
+    for first in range(0, 30, 10):
+        writers_log(s3).record(batches[first : first + 10])
+    writers_log(s3).note_restore([], NOON + 60_000, "w2_b", batches[14].ends)
+    (key,) = keys(s3, RESTORED)
+    assert restore_of(key) == Restore(time_of(NOON + 60_000), batches[14].published)
+    # The next one begins with those that the first has not lost.
+    writers_log(s3).note_restore([], NOON + 70_000, "w3_c", batches[24].ends)
+    later = max(filter(None, map(restore_of, keys(s3, RESTORED))), key=lambda one: one.at)
+    assert later == Restore(time_of(NOON + 70_000), batches[14].published)
+    writers_log(s3).note_restore([], NOON + 80_000, "w4_d", {0: 0})
+    later = max(filter(None, map(restore_of, keys(s3, RESTORED))), key=lambda one: one.at)
+    assert later.newest == time_of(0), "the state before the first batch"
