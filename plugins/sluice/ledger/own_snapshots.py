@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class OwnSnapshots:
-    """Of one stream, whose ``ledger`` it is. ``batch_log``: the log of its table, asked only if need be."""
+    """``ledger``: the stream's; ``batch_log``: the log of its table, asked only if need be."""
 
     def __init__(self, ledger: Ledger, batch_log: Callable[[], BatchLog]) -> None:
         self._rewrites, self._batch_log = VerifiedRewrites(ledger), batch_log

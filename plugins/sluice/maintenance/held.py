@@ -53,7 +53,7 @@ class Held:
         return {"snapshots": self.snapshots, "data_files": self.data_files}
 
     def growth(self, now: datetime) -> list[str]:
-        """Why it seems that nobody expires snapshots, or compacts: a line each."""
+        """Why the catalog seems not to expire snapshots, or not to compact: a line each."""
         found = []
         if self.oldest and self.snapshots > MANY_SNAPSHOTS and now - self.oldest > OLD:
             found.append(

@@ -3,8 +3,8 @@
 A managed catalog compacts by itself: its snapshots have none of the stream's properties, and their operation
 is ``replace``. Where the catalog maintains the tables by declaration, such a rewrite is verified as an own
 one is (:mod:`sluice.clients.lake.snapshots.rewrites`), the stream's table offset by offset, and recorded like
-one, so that it is known after it has expired. Without the declaration it is a finding: nobody knows what the
-program did to other values. Every other commit of another program is one too, and so is a rewrite that lost,
+one, so that it is known after it has expired. Without the declaration it is a finding: what the program did
+to other values is not known. Every other commit of another program is one too, and so is a rewrite that lost,
 repeated or added rows.
 
 One that expired before anybody looked is not known to be a rewrite. Where the catalog maintains the tables,

@@ -81,7 +81,7 @@ class Expired:
         return BatchLog(self.lake.table(lakes.TABLE), self.log)
 
     def batch(self) -> None:
-        """Of four records; recorded, and the one before has expired."""
+        """Publish four records; the batch is recorded, and the snapshot before it has expired."""
         before, self.end = self.newest, self.end + 4
         said = lakes.summary("batch", 1, {0: self.end}, ranges={0: (self.end - 4, self.end)})
         lakes.append(self.lake, [(0, offset) for offset in range(self.end - 4, self.end)], said)
