@@ -96,8 +96,8 @@ class Catalog:
 
     check_namespace: Annotated[
         str,
-        "namespace in which it is tried whether the [catalog is safe](catalogs.md#is-my-catalog-safe), and what "
-        "was found is kept; made if it is missing",
+        "namespace in which it is tried whether the [catalog is safe](catalogs.md#is-my-catalog-safe), and "
+        "where that is kept; made if it is missing",
     ] = "sluice_check"
 
     @property
