@@ -44,7 +44,7 @@ _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
     ("cause", "words"),
     [
         (
-            f"{_GLUE}AccessDeniedException: u is not authorized to perform: glue:GetTable (no policy) {_BY_GLUE}",
+            f"{_GLUE}AccessDeniedException: u: not authorized to perform: glue:GetTable (none) {_BY_GLUE}",
             "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'AccessDeniedException: u",
         ),
         (
