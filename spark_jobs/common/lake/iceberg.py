@@ -20,9 +20,8 @@ from sluice.config.platform_sections.lake import BY_CATALOG, CATALOG, MAINTENANC
 from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.columns import Came
-from sluice.core.schema_versions.documents import beside
 from sluice.core.tables.batches import Snapshot
-from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
+from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID, documents_place
 from spark_jobs.common.lake import promises
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
@@ -143,7 +142,7 @@ class IcebergTable:
 
     def documents(self) -> str:
         """The address of the folder that has the table's documents, ``s3://…``."""
-        return beside(self.location(), self.properties())
+        return documents_place(self.location(), self.properties())
 
     def schema(self) -> dict[str, Any]:
         """Iceberg's JSON of the table's columns, with their field ids. No I/O."""
