@@ -128,7 +128,8 @@ ERRORS = {
         "promise](catalogs.md#is-my-catalog-safe) that the message names; or remove the override",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
-        cause="The catalog refuses the role's login, or its rights do not suffice",
+        cause="The catalog refuses the role's login, or its rights do not suffice, or it does not take the "
+        "request: `uri`, `warehouse` or `prefix` is wrong, or a proxy answers in its place",
         fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
         "message names",
     ),
