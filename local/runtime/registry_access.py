@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from local.runtime.ports import Network
 from local.runtime.secrets import REGISTRY_ROLES
-from sluice.config.postgresql import is_loopback
+from sluice.config.reading.urls import is_loopback
 from sluice.core.json_record import Document
 
 # The user that may change its rules.

@@ -16,8 +16,9 @@ from local.runtime.secrets import REGISTRY_ROLES
 from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
 from sluice.config.platform_sections.catalog import REST, SQL
-from sluice.config.postgresql import DISABLE, is_loopback
+from sluice.config.postgresql import DISABLE
 from sluice.config.reading.toml import dump
+from sluice.config.reading.urls import is_loopback
 from sluice.config.sections.feed import TRANSACTIONAL_IDS
 from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC
 from sluice.core.json_record import Document

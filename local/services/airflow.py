@@ -14,7 +14,8 @@ from local.progress import Step
 from local.runtime.context import Context, with_parent
 from local.runtime.supervisord import Program
 from local.services import postgres
-from sluice.config.postgresql import DISABLE, is_loopback
+from sluice.config.postgresql import DISABLE
+from sluice.config.reading.urls import is_loopback
 
 USER = "operator"
 # Program → arguments of `airflow`, and the component's name in the health response.

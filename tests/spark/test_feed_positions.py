@@ -255,7 +255,7 @@ def assert_says_that_events_are_missing(producer: ProducerProcess) -> None:
 
 
 def test_a_producer_that_was_suspended_for_longer_than_the_feed_keeps_events(feed: Feed) -> None:
-    keeps, rate = 4, 100
+    keeps, rate = 3, 100
     with Forgetting(rate=rate, retry_ms=100) as replay:
         feeding = feed(replay.url)
         producer = feeding.start(script(keeps))

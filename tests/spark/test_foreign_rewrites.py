@@ -18,7 +18,7 @@ from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.platform_sections.lake import BY_CATALOG, CATALOG, MAINTENANCE
 from sluice.core.findings import FindingName
-from sluice.core.schema_versions.documents import PLACE
+from sluice.core.tables.storage import PLACE
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.maintenance.reconciliation.table_contents import TableContents

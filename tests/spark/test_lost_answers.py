@@ -16,13 +16,13 @@ from spark_jobs.common.lake.clock import now_ms
 from spark_jobs.common.lake.iceberg import MAIN
 from tests.support import glue_server
 from tests.support.catalog_proxy import Ask, Asked, passed_on
+from tests.support.catalogs import on_each_catalog
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
 # Lost between a database's client and it, of which one is a REST catalog, and between AWS Glue and its
 # client. Between a REST catalog and its client: test_rest_faults.py; MySQL and its: test_mysql_catalog.py.
-ON_REST_CATALOG: set[str] = set()
-KINDS = (SQL, REST, GLUE)
+pytestmark = on_each_catalog(SQL, kinds=(SQL, REST, GLUE))
 WAITING = (
     "select pid from pg_stat_activity where wait_event = 'SyncRep' and query like '%UPDATE iceberg_tables%'"
 )

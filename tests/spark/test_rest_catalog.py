@@ -199,6 +199,7 @@ def test_a_compaction_is_published_again_if_a_branch_got_a_commit_meanwhile(stre
 
     assert compact(stream.spark, stream.spec.table, date(2030, 1, 1), rewrite_class=Meanwhile)
     stream.assert_exact(6)
+    assert len(done) == 1
 
 
 @pytest.fixture(params=[REST, pytest.param(SQL, marks=pytest.mark.exhaustive)])

@@ -19,15 +19,14 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     on_rest = getattr(metafunc.module, ON_REST, None)
     if on_rest is not None and "stream" in metafunc.fixturenames:
         usual = (SQL, REST) if metafunc.function.__name__ in on_rest else (SQL,)
-        # A module may have fewer.
-        kinds = getattr(metafunc.module, "KINDS", KINDS)
-        metafunc.parametrize("stream", _params(usual, kinds), indirect=True)
+        metafunc.parametrize("stream", _params(usual, KINDS), indirect=True)
 
 
-def on_each_catalog(*usual: str) -> pytest.MarkDecorator:
-    """The kinds for the fixture `stream` of one test; ``usual``: those that are not exhaustive."""
-    return pytest.mark.parametrize("stream", _params(usual), indirect=True)
+def on_each_catalog(*usual: str, kinds: tuple[str, ...] = KINDS) -> pytest.MarkDecorator:
+    """The ``kinds`` for the fixture `stream` of one test, or of a module's; ``usual``: those that are not
+    exhaustive."""
+    return pytest.mark.parametrize("stream", _params(usual, kinds), indirect=True)
 
 
-def _params(usual: tuple[str, ...], kinds: tuple[str, ...] = KINDS) -> list[Any]:
+def _params(usual: tuple[str, ...], kinds: tuple[str, ...]) -> list[Any]:
     return [pytest.param(one, marks=[] if one in usual else pytest.mark.exhaustive) for one in kinds]

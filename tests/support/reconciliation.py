@@ -23,6 +23,9 @@ from sluice.airflow.operators.maintenance.reconciliation import (
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Bucket, Entry
+from sluice.config.platform_sections.catalog import Catalog
+from sluice.config.platform_sections.lake import BY_CATALOG, BY_SLUICE
+from sluice.config.platform_sections.lake import Lake as LakeSection
 from sluice.config.sections.supervision import Supervision
 from sluice.core.findings import FindingName
 from sluice.core.offsets.ranges import OffsetRanges
@@ -162,8 +165,12 @@ class World:
             "platform_hook": SimpleNamespace(
                 lake=self.lake,
                 platform=SimpleNamespace(
-                    lake=SimpleNamespace(
-                        is_maintained_by_catalog=self.is_managed, bucket_lists=self.bucket_lists
+                    lake=LakeSection(
+                        "s3://w",
+                        "s3://l",
+                        Catalog("rest"),
+                        BY_CATALOG if self.is_managed else BY_SLUICE,
+                        bucket_lists=self.bucket_lists,
                     )
                 ),
                 kafka=self.kafka,

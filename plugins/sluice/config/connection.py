@@ -11,6 +11,7 @@ from sluice.config import postgresql
 from sluice.config.reading import files
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
+from sluice.config.reading.urls import is_loopback
 
 DIRECTORY_VARIABLE = "SLUICE_CONNECTIONS_DIR"
 POSTGRESQL, MYSQL = "postgresql", "mysql"
@@ -192,7 +193,7 @@ def _check_ssl(database: Database, where: str) -> None:
         raise ConfigError(
             f"{where}: ssl_check_hostname is {options['ssl_check_hostname']!r}. Fix: write true or false"
         )
-    if not is_disabled and not options.get("ssl_ca") and not postgresql.is_loopback(database.host):
+    if not is_disabled and not options.get("ssl_ca") and not is_loopback(database.host):
         raise ConfigError(
             f"{where}: ssl_ca is missing, and {database.host} is another machine. Fix: give the path of a "
             "PEM file with its CA, or, in a network that you trust, write ssl_disabled = true"

@@ -109,7 +109,7 @@ def _check_old_keys(document: Mapping[str, Any], where: str) -> None:
     if old:
         raise ConfigError(
             f'{where} lake: {old[0]} is now in [lake.catalog]. Fix: write there type = "sql", uri = '
-            '"postgresql://host:port/database", username and password, and the others as they were'
+            '"postgresql://host:port/database", username, password, sslmode and sslrootcert'
         )
 
 

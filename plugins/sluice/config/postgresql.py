@@ -5,10 +5,10 @@ libpq (psycopg2, PyIceberg, SQLAlchemy) and the JDBC driver (Iceberg in Spark) t
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from typing import Any
 
 from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.urls import is_loopback
 
 DISABLE, VERIFY_FULL = "disable", "verify-full"
 # Not "allow" and "prefer": they fall back to plain text when a server in between refuses encryption.
@@ -21,16 +21,6 @@ PLUGIN, DEADLINE_KEY = "sluice_deadline", "deadline_seconds"
 KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Data that the host does not acknowledge.
 UNACKNOWLEDGED_SECONDS = 60
-
-
-def is_loopback(host: str) -> bool:
-    """Whether the host is this machine: a name or address of it, or the folder of a socket."""
-    if host.startswith("/") or host == "localhost":
-        return True
-    try:
-        return ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return False
 
 
 def ssl_mode(host: str, declared: str) -> str:

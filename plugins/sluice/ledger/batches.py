@@ -18,8 +18,8 @@ from sluice.clients.s3.requests import read_change
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
-from sluice.core.schema_versions.documents import beside
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
+from sluice.core.tables.storage import documents_place
 from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.batch_log import (
     FOLDER,
@@ -60,7 +60,7 @@ class BatchLog:
 
     @classmethod
     def open(cls, client: S3Client, table: Table) -> Self:
-        return cls(table, Ledger(client, beside(table.location(), table.properties), FOLDER))
+        return cls(table, Ledger(client, documents_place(table.location(), table.properties), FOLDER))
 
     @cached_property
     def on_main(self) -> dict[int, Batch]:

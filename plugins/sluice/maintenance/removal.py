@@ -34,6 +34,7 @@ from sluice.core.tables.file_removal import (
 )
 from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.rewrites import MAX_NAMED, Rewrites, is_of_change
+from sluice.core.tables.storage import documents_place
 from sluice.ledger.keys import METADATA, history_key, rewrite_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.held import Held
@@ -219,7 +220,7 @@ class FileRemoval:
 
     def _folders(self, name: str, folders: Iterable[str]) -> list[str]:
         table = self._lake.table(name)
-        place = documents.beside(table.location(), table.properties)
+        place = documents_place(table.location(), table.properties)
         found = {part: place if part in documents.FOLDERS else table.location() for part in folders}
         return [f"{path_of(folder).rstrip('/')}/{part}/" for part, folder in found.items()]
 

@@ -35,11 +35,11 @@ from sluice.core.registry.schemas import AVRO, PROTOBUF
 from sluice.core.schema_versions import columns, followed
 from sluice.core.schema_versions.compared import differences, differences_of_messages
 from sluice.core.schema_versions.declared import Contradiction, message_of_table, schema_of_table
-from sluice.core.schema_versions.documents import beside
 from sluice.core.schema_versions.offsets import Seen
 from sluice.core.schema_versions.stream import Column, Latest, StreamSchema, Version, column_of, fields_of
 from sluice.core.schema_versions.table_columns import arrow_schema, type_text
 from sluice.core.tables.known_tables import CREATED_AT
+from sluice.core.tables.storage import documents_place
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -129,7 +129,7 @@ def _latest(spec: StreamSpec, table: Table, client: S3Client, newest: OfSubject)
     text, digest = "", table.properties.get(followed.PROPERTY)
     if digest:
         ending = followed.PROTOBUF if spec.is_protobuf else followed.AVRO
-        uri = followed.address(beside(table.location(), table.properties), digest, ending)
+        uri = followed.address(documents_place(table.location(), table.properties), digest, ending)
         text = json.dumps(read_change(client, uri, "schema that the table follows"), ensure_ascii=False)
     try:
         if spec.is_protobuf:

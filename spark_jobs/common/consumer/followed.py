@@ -10,8 +10,8 @@ from sluice.config.platform import Platform
 from sluice.config.stream import StreamSpec
 from sluice.core.decoding.protobuf.decoder import TableMessage
 from sluice.core.schema_versions.declared import Contradiction, message_of_table, schema_of_table
-from sluice.core.schema_versions.documents import beside
 from sluice.core.schema_versions.followed import AVRO, PROTOBUF
+from sluice.core.tables.storage import documents_place
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.followed import documents
@@ -25,7 +25,7 @@ def followed_by(spark: SparkSession, platform: Platform, spec: StreamSpec) -> st
     if not digest:
         return ""
     follow(platform, spec.table, str(table.location()))
-    place = beside(str(table.location()), table.properties())
+    place = documents_place(str(table.location()), table.properties())
     return documents.read(client_of(platform), place, digest, ending_of(spec))
 
 

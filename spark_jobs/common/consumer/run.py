@@ -23,7 +23,7 @@ from sluice.config.stream import StreamSpec
 from sluice.core.decoding.decoder import RecordDecoder
 from sluice.core.processes import java
 from sluice.core.registry.schemas import Schemas
-from sluice.core.schema_versions.documents import beside
+from sluice.core.tables.storage import documents_place
 from spark_jobs.common.consumer.decoded_rows import Decode
 from spark_jobs.common.consumer.decoders import decoder_of
 from spark_jobs.common.consumer.direct.direct_rows import DirectSource
@@ -119,7 +119,7 @@ def without_document(
     """The ``error`` with what a person does: the property that says what the table follows is lost, or was
     edited, since columns and property change in one commit."""
     table, client, ending = tables.load(spark, spec.table), client_of(platform), ending_of(spec)
-    place = beside(str(table.location()), table.properties())
+    place = documents_place(str(table.location()), table.properties())
 
     def is_of(digest: str) -> bool:
         try:

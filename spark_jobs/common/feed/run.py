@@ -111,15 +111,24 @@ def start(
 
 
 def find_start(spec: StreamSpec, feed: Feed, url: str, kafka: Kafka, former: Former) -> SavedPosition:
-    """Where to begin, while Kafka takes nothing of another producer. Raises as :func:`start`."""
-    saved = load_position(kafka, spec.name)
+    """Where to begin, while Kafka takes nothing of an earlier producer. Raises as :func:`start`."""
+    found = saved = load_position(kafka, spec.name)
     if saved is None:
         saved = former.load(feed.lock_seconds)
     elif saved.is_former:
         # It was killed before it could.
         former.forget()
         saved = replace(saved, is_former=False)
-    begin = resume(read_tail(kafka, spec.topic.name, saved), saved, feed_name(url), feed)
+    tail = read_tail(kafka, spec.topic.name, saved)
+    try:
+        begin = resume(tail, saved, feed_name(url), feed)
+    except PositionUnknown as error:
+        # A later producer saves its position before it sends: these may be its records.
+        if load_position(kafka, spec.name) == found:
+            raise
+        raise Fenced(
+            f"another producer of {spec.name} has started, and Kafka lets it write instead"
+        ) from error
     if begin.decision is not None and (saved is None or begin.decision != saved.decision):
         log.warning("position decided: %s", json.dumps(begin.decision))
     return begin

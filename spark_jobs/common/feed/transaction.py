@@ -40,6 +40,8 @@ SETTINGS = {
 # What Kafka says to a producer with the epoch of an earlier one. It begins a new epoch for a successor, and
 # when it ends a transaction that was open for too long.
 _OLD_EPOCH = frozenset({KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH})
+# What librdkafka says of records that it had not sent when it learned of an error.
+_DROPPED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 # What librdkafka says to a thread that sends after it learned of an error; the commit gives that error.
 _AFTER_ERROR = _OLD_EPOCH | {KafkaError._STATE, KafkaError._FATAL}
 
@@ -196,12 +198,23 @@ class Transactions:
         # Why librdkafka takes no more is in the first delivery that failed, or its fatal error.
         self._serve(lambda: self._producer.poll(0))
         reasons = [cause] if self._failure is None else [cause, self._failure]
+        if all(one.code() in _DROPPED for one in reasons):
+            reasons += self._refusals()
         said = "; ".join(dict.fromkeys(f"{one.str()} ({one.name()})" for one in reasons))
         if any(one.code() in _OLD_EPOCH for one in reasons):
             return EpochEnded(said, time.time() - self._began_at if self.is_open else 0.0)
         if cause.retriable() and not cause.txn_requires_abort():
             return _Unanswered(f"Kafka has not answered the producer of {self._stream}: {said}")
         return Undelivered(f"Kafka did not take a transaction of the producer of {self._stream}: {said}")
+
+    def _refusals(self) -> list[KafkaError]:
+        """The error for which it dropped records: it may come behind their deliveries. Nothing is committed
+        after one that failed."""
+        try:
+            self._producer.commit_transaction(_ANSWER_SECONDS)
+        except KafkaException as error:
+            return [error.args[0]]
+        return []
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         self._failure = self._failure or error

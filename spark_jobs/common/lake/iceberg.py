@@ -6,8 +6,6 @@ See Iceberg's ``Table``, ``ManageSnapshots`` and ``AppendFiles``.
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,15 +16,12 @@ from typing import Any, cast
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sluice.clients.catalogs.table_keys import KEYS_END, USUAL_SECONDS
-from sluice.config.platform_sections.catalog import DELEGATION
 from sluice.config.platform_sections.lake import BY_CATALOG, CATALOG, MAINTENANCE
 from sluice.config.schema import spelled
 from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.columns import Came
-from sluice.core.schema_versions.documents import beside
 from sluice.core.tables.batches import Snapshot
-from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID
+from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID, documents_place
 from spark_jobs.common.lake import promises
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
@@ -35,12 +30,11 @@ from spark_jobs.common.lake.expected_refs import PREFIX, CommitRefused, commit
 from spark_jobs.common.lake.followed import schema_change
 from spark_jobs.common.lake.followed.documents import SCHEMA, followed_digest
 from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
+from spark_jobs.common.lake.loaded_keys import LoadedKeys
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
 MAIN = "main"
 HOUR_MS = 3_600_000
-# Iceberg's property of a table's files: where its keys are renewed.
-RENEWAL = "client.refresh-credentials-endpoint"
 
 
 class SnapshotDiffers(RuntimeError):
@@ -82,9 +76,7 @@ class IcebergTable:
         self._metadata_from = iceberg.TableMetadata.buildFrom
         self._is_ancestor = iceberg.util.SnapshotUtil.isAncestorOf
         self._load_table = iceberg.spark.Spark3Util.loadIcebergTable
-        self._vends = bool(spark.conf.get(f"{PREFIX}{DELEGATION}", ""))
-        # In seconds since 1970: from then on the table is loaded again, with other keys.
-        self._due = math.inf
+        self._keys = LoadedKeys(spark)
         # Whether it is older than a commit of this object, which Java's client of a REST catalog has not
         # made: it is read again where it is looked at next, or by what reads it anyway.
         self._is_outdated = False
@@ -94,16 +86,14 @@ class IcebergTable:
     def _load(self) -> None:
         self._loaded = self._load_table(self._spark._jsparkSession, f"{CATALOG}.{self.name}")
         self._is_outdated = False
-        if self._vends and (ends := keys_end(self._loaded.io())) is not None:
-            now = time.time()
-            self._due = now + (ends - now) / 2
+        self._keys.came(self._loaded.io())
 
     def _renew(self) -> bool:
         """Load the table again if its keys end soon, and Iceberg does not renew them; return whether."""
-        is_due = time.time() >= self._due
-        if is_due:
+        are_due = self._keys.are_due
+        if are_due:
             self._load()
-        return is_due
+        return are_due
 
     @property
     def _table(self) -> Any:
@@ -152,7 +142,7 @@ class IcebergTable:
 
     def documents(self) -> str:
         """The address of the folder that has the table's documents, ``s3://…``."""
-        return beside(self.location(), self.properties())
+        return documents_place(self.location(), self.properties())
 
     def schema(self) -> dict[str, Any]:
         """Iceberg's JSON of the table's columns, with their field ids. No I/O."""
@@ -413,17 +403,6 @@ class IcebergTable:
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
         self._renew()
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
-
-
-def keys_end(io: Any) -> float | None:
-    """When the keys end by which Iceberg's ``io`` reads a table, in seconds since 1970, as far as known; None
-    if it renews them itself."""
-    given = io.properties()
-    if given.containsKey(RENEWAL):
-        return None
-    said = [given, *(one.config() for one in io.credentials())]
-    ends = [float(end) / 1000 for one in said if (end := one.get(KEYS_END)) is not None]
-    return min(ends, default=time.time() + USUAL_SECONDS)
 
 
 def _partitions(table: Any) -> list[str]:

@@ -6,6 +6,7 @@ server's matter, as the address and the keys of a table's bucket; commits rely o
 
 from __future__ import annotations
 
+from contextlib import closing
 from functools import lru_cache
 from typing import Any
 
@@ -48,7 +49,8 @@ def check(spark: SparkSession) -> None:
 @lru_cache(maxsize=4)
 def _check(properties: tuple[tuple[str, str], ...]) -> None:
     given = dict(properties)
-    kept.check(catalog_of(properties), opened(given).catalog, given[CHECK_NAMESPACE], given[ADDRESS])
+    with closing(opened(given)) as other:
+        kept.check(catalog_of(properties), other.catalog, given[CHECK_NAMESPACE], given[ADDRESS])
 
 
 def check_catalog(spark: SparkSession) -> None:

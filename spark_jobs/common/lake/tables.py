@@ -29,8 +29,8 @@ from sluice.config.platform_sections.lake import BUCKET_LISTS, CATALOG, DOCUMENT
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import StreamSpec
 from sluice.core.error_codes import ErrorCode
-from sluice.core.schema_versions.documents import PLACE
 from sluice.core.tables.known_tables import CREATED_AT
+from sluice.core.tables.storage import PLACE
 from spark_jobs.common.lake import promises
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.expected_refs import PREFIX, is_missing

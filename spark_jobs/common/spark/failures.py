@@ -22,8 +22,15 @@ _SQL_NOT_VERIFIED = re.compile(
     rf"{_SQL_ERROR}(.*(?:certification path|hostname verification failed|could not be verified by|"
     r"ssl not enabled|does not support SSL).*)"
 )
-# Text of the AWS SDK's exception.
-_DENIED = re.compile(r"S3Exception: ([^\n(]*\(Service: S3, Status Code: 403[^)\n]*\))")
+# Texts of the AWS SDK's exceptions; keys with a session token end with status 400.
+_DENIED = re.compile(
+    r"S3Exception: ((?:[^\n(]*\(Service: S3, Status Code: 403|"
+    r"[^\n(]*\b[Tt]oken\b[^\n(]*\(Service: S3, Status Code: 400)[^)\n]*\))"
+)
+_GLUE = re.compile(r"services\.glue\.model\.(\w+): (.*?\(Service: Glue, Status Code: (\d+)[^)\n]*\))")
+# Most of Glue's own codes are not in a text: what AWS says in their place.
+_GLUE_DENIED = re.compile(r"not authorized|security token|signature|access key", re.IGNORECASE)
+_GLUE_BUSY = re.compile(r"Rate exceeded|Throttling|InternalService|OperationTimeout")
 DENIED_FIX = (
     "Fix: check [s3] in the role's platform file and the user's policy; with access_delegation, the role's "
     "right to the table's files in the catalog (docs/catalogs.md, Vended credentials)"
@@ -80,7 +87,7 @@ class S3Denied(RuntimeError):
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
     its text; S3Denied if S3 refuses it, by its text; Refused or Unreachable if the catalog refuses the login,
-    or its database is not verified, by their texts; else the error itself."""
+    limits requests, or its database is not verified, by their texts; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
     if found := _MISSING_FILE.search(str(error)):
@@ -92,14 +99,29 @@ def known(error: Exception) -> Exception:
 
 def _of_catalog(text: str) -> Exception | None:
     refusal, unverified = _REFUSED.search(text) or _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
-    if refusal is None and unverified is None:
+    glue = _GLUE.search(text)
+    if refusal is None and unverified is None and glue is None:
         return None
     # Imports the clients of catalogs, which not every process has.
     from sluice.clients.catalogs import errors
 
+    what = "the lake's catalog"
     if refusal is not None:
-        return errors.refused("the lake's catalog", refusal[1])
-    return errors.not_verified("the lake's catalog", unverified[1]) if unverified else None
+        return errors.refused(what, refusal[1])
+    if unverified is not None:
+        return errors.not_verified(what, unverified[1])
+    return _of_glue(what, *glue.groups()) if glue else None
+
+
+def _of_glue(what: str, name: str, said: str, status: str) -> Exception | None:
+    """None for what concerns one request alone, as a commit that came second."""
+    from sluice.clients.catalogs import errors
+
+    if name in errors.DENIED_BY_AWS or _GLUE_DENIED.search(said):
+        return errors.refused(what, f"{name}: {said}")
+    if _GLUE_BUSY.search(f"{name}: {said}") or status.startswith("5"):
+        return errors.unreachable(what, f"{name}: {said}")
+    return None
 
 
 def failure_line(error: Exception) -> str:

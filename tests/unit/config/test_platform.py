@@ -69,7 +69,10 @@ def test_a_secret_of_another_type_is_not_named() -> None:
         (("[source]", "[sauce]"), "unknown key 'sauce'; known keys are"),
         (("path_style = true", 'path_style = "yes"'), "path_style: 'yes' is a str. Fix: give a bool"),
         (('type = "sql"', "type = true"), "lake catalog type: True is a bool. Fix: give a str"),
-        (("[lake.catalog]", 'catalog_host = "h"\n[lake.catalog]'), "catalog_host is now in [lake.catalog]"),
+        (
+            ("[lake.catalog]", 'catalog_host = "h"\n[lake.catalog]'),
+            "username, password, sslmode and sslrootcert",
+        ),
         (('bucket = "source"', ""), "[source]"),
         (('role = "consumer"', 'role = "boss"'), "role 'boss' is unknown; roles are airflow"),
         (('role = "consumer"', "role = consumer"), "not valid TOML"),

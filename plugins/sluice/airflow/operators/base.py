@@ -112,10 +112,11 @@ class StreamOperator(WaitMixin, StepMixin, BaseOperator):
     def entries(self, uri: str) -> list[Entry]:
         """Versions and delete markers of an object; what is there now, where a bucket cannot be listed."""
         from sluice.clients.s3.requests import split
+        from sluice.clients.s3.unlisted import entries_by_head
 
         bucket, key = split(uri)
         if not self.platform_hook.platform.lake.bucket_lists:
-            return self.platform_hook.bucket(bucket).entries_by_head(key)
+            return entries_by_head(self.platform_hook.bucket(bucket), key)
         return [entry for entry in self.platform_hook.bucket(bucket).entries(key) if entry.key == key]
 
 

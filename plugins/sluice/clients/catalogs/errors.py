@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from botocore.exceptions import BotoCoreError, ClientError
+from pydantic import ValidationError
 from pyiceberg.exceptions import (
     AuthorizationExpiredError,
     ForbiddenError,
@@ -23,7 +24,7 @@ from sluice.clients.s3.errors import DENIED, error_code
 from sluice.config.connection import MYSQL, POSTGRESQL
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
-from sluice.core.messages import quoted
+from sluice.core.messages import MAX_QUOTED, quoted
 
 _NOT_ALLOWED = (DatabaseError.LOGIN, DatabaseError.DENIED, DatabaseError.NO_DATABASE)
 # By psycopg2 and PyMySQL alike, and of libpq for another host's certificate; of a server without encryption.
@@ -33,6 +34,18 @@ _NOT_VERIFIED = (
     "server does not support SSL",
     "server doesn't support it",
 )
+
+# AWS Glue's, and those that each of AWS's services has.
+DENIED_BY_AWS = DENIED | {
+    *("AccessDeniedException", "UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired"),
+    *("ExpiredTokenException", "IncompleteSignatureException", "InvalidSignatureException"),
+    "MissingAuthenticationTokenException",
+}
+_NOT_FOUND = "EntityNotFoundException"
+# A server, or a proxy before it, says: too slow, locked, too early, too many. The same may be sent again.
+_LATER = frozenset({408, 423, 425, 429})
+# Longest text of a catalog's refusal, which names the right that is missing at its end.
+_MAX_REFUSAL = 500
 
 
 class NotFromCatalog(RequestException):
@@ -49,19 +62,10 @@ def missing(what: str) -> Missing:
     return Missing(message, ErrorCode.TABLE_NOT_FOUND)
 
 
-# AWS Glue's, and those that each of AWS's services has.
-_DENIED = DENIED | {
-    *("AccessDeniedException", "UnrecognizedClientException", "InvalidClientTokenId", "OptInRequired"),
-    *("ExpiredTokenException", "IncompleteSignatureException", "InvalidSignatureException"),
-    "MissingAuthenticationTokenException",
-}
-_NOT_FOUND = "EntityNotFoundException"
-
-
 @contextmanager
 def asking(what: str) -> Iterator[None]:
     """The errors of PyIceberg and its clients of a catalog as Missing (no such table), Refused (access is
-    denied) or Unreachable; no connection string."""
+    denied, or the catalog does not take the request) or Unreachable; no connection string."""
     try:
         yield
     except NoSuchTableError as error:
@@ -75,22 +79,34 @@ def asking(what: str) -> Iterator[None]:
     except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
         raise refused(what, str(error)) from error
     except ClientError as error:
-        if (code := error_code(error)) in _DENIED:
+        if (code := error_code(error)) in DENIED_BY_AWS:
             raise refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
         if code == _NOT_FOUND:
             raise missing(what) from error
         # Throttled requests among them, which the client has sent several times.
-        message = f"{what}: the catalog: {_line(str(error))}"
-        raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+        raise unreachable(what, str(error)) from error
     except NotFromCatalog as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.CATALOG_UNREACHABLE) from error
+    except ValidationError as error:
+        # As the page of a proxy, with status 200, in place of the server's configuration.
+        raise _request_refused(what, f"its answer is none of Iceberg's: {error}") from error
     except (RESTError, RequestException, BotoCoreError) as error:
+        if _is_final(error):
+            raise _request_refused(what, str(error)) from error
         message = f"{what}: the catalog does not answer: {_line(str(error))}"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
 
 
-def _line(text: str) -> str:
-    return quoted(" ".join(text.split()))
+def _line(text: str, limit: int = MAX_QUOTED) -> str:
+    return quoted(" ".join(text.split()), limit)
+
+
+def _is_final(error: BaseException) -> bool:
+    """Whether a server has answered, and the same request fails again."""
+    # PyIceberg raises its errors from those of requests.
+    response = getattr(error.__cause__, "response", None)
+    status = 0 if response is None else response.status_code
+    return 400 <= status < 500 and status not in _LATER
 
 
 def _of_database(what: str, error: BaseException) -> Missing | Refused | Unreachable:
@@ -120,7 +136,21 @@ def not_verified(what: str, reason: str) -> Unreachable:
 def refused(what: str, reason: str) -> Refused:
     """The error for a login, or a right, that the catalog refuses; ``reason``: its words."""
     message = (
-        f"{what}: the catalog refuses this role: {_line(reason)}. Fix: give the role's login in "
-        "[lake.catalog] the right to it"
+        f"{what}: the catalog refuses this role: {_line(reason, _MAX_REFUSAL)}. Fix: correct the login in "
+        "[lake.catalog] of the role's platform file, or give it this right"
+    )
+    return Refused(message, ErrorCode.CATALOG_PERMISSION)
+
+
+def unreachable(what: str, reason: str) -> Unreachable:
+    """The error for a catalog that answers so, and may answer otherwise later."""
+    return Unreachable(f"{what}: the catalog: {_line(reason)}", ErrorCode.CATALOG_UNREACHABLE)
+
+
+def _request_refused(what: str, reason: str) -> Refused:
+    # Not one that ends a process for good: a proxy may answer so for a while.
+    message = (
+        f"{what}: the catalog refuses the request: {_line(reason, _MAX_REFUSAL)}. Fix: correct uri, "
+        "warehouse or prefix in [lake.catalog] of the role's platform file"
     )
     return Refused(message, ErrorCode.CATALOG_PERMISSION)

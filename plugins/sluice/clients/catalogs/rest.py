@@ -78,7 +78,7 @@ def _check_missing(answer: Response) -> None:
         said = quoted(f"{kind} {answer.text}" if kind else " ".join(answer.text.split()))
         raise NotFromCatalog(
             f"{_asked(answer)}, which is no answer of Iceberg's about a table that is missing: {said}. Fix: "
-            "correct uri and prefix, or wait until the proxy before the catalog reaches it"
+            "correct uri, warehouse and prefix, or wait until the proxy before the catalog reaches it"
         )
 
 

@@ -36,14 +36,29 @@ class TableKeys:
     @property
     def last(self) -> float:
         """Until when they are good, as far as known."""
-        return self.received + USUAL_SECONDS if self.ends is None else self.ends
+        return _last(self.received, self.ends)
 
     def is_due(self, now: float) -> bool:
         """Whether they are to be renewed."""
-        return now >= self.received + (self.last - self.received) * RENEWED_AFTER
+        return now >= due_at(self.received, self.ends)
 
     def has_ended(self, now: float) -> bool:
         return self.ends is not None and now >= self.ends
+
+
+def _last(received: float, ends: float | None) -> float:
+    return received + USUAL_SECONDS if ends is None else ends
+
+
+def due_at(received: float, ends: float | None) -> float:
+    """When keys are to be renewed that were received then and end then, None if they do not say it."""
+    return received + (_last(received, ends) - received) * RENEWED_AFTER
+
+
+def ends_of(said: object) -> float | None:
+    """The value of KEYS_END in seconds since 1970; None if it is no number, as without it."""
+    text = str(said)
+    return int(text) / 1000 if text.isdecimal() else None
 
 
 def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) -> TableKeys:
@@ -65,7 +80,6 @@ def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) ->
             ErrorCode.CATALOG_KEYS,
         )
     path_style = said("s3.path-style-access")
-    ends = said(KEYS_END)
     return TableKeys(
         replace(
             s3,
@@ -77,5 +91,5 @@ def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) ->
         ),
         said("s3.session-token"),
         now,
-        int(ends) / 1000 if ends.isdecimal() else None,
+        ends_of(said(KEYS_END)),
     )

@@ -22,7 +22,8 @@ RETRY_SECONDS = 5.0
 
 
 class RenewedToken(LegacyOAuth2AuthManager):
-    """PyIceberg's own keeps a token until the catalog refuses it."""
+    """PyIceberg's legacy one keeps a token until the catalog refuses it; its OAuth2AuthManager renews, but
+    has no deadline, needs expires_in, drops the server's words and a token that still counts."""
 
     def __init__(
         self, session: Session, url: str, credential: str, token: str | None, options: dict[str, str]

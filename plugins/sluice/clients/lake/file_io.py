@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import io
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
-from botocore.exceptions import ClientError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import Properties
 
-from sluice.clients.s3.errors import DENIED, error_code
 from sluice.clients.s3.object_file import ObjectFile, get_object
 from sluice.clients.s3.requests import split
+from sluice.clients.s3.unlisted import Unlisted
 from sluice.config.platform_sections.lake import BUCKET_LISTS
 
 if TYPE_CHECKING:
@@ -24,36 +22,6 @@ if TYPE_CHECKING:
 
 # Bytes of manifest lists and manifests that are kept in memory.
 KEPT_BYTES = 16 * 1024 * 1024
-
-
-class Unlisted:
-    """S3's client for a bucket that cannot be listed: who may not list it is denied what is missing, too."""
-
-    def __init__(self, client: S3Client) -> None:
-        self._client = client
-
-    def get_object(self, **given: Any) -> Any:
-        """Raises FileNotFoundError for an object that is missing or denied, which are answered alike."""
-        with _denied_or_missing(given):
-            return self._client.get_object(**given)
-
-    def head_object(self, **given: Any) -> Any:
-        """As :meth:`get_object`."""
-        with _denied_or_missing(given):
-            return self._client.head_object(**given)
-
-
-@contextmanager
-def _denied_or_missing(given: Mapping[str, Any]) -> Iterator[None]:
-    try:
-        yield
-    except ClientError as error:
-        if error_code(error) not in DENIED:
-            raise
-        raise FileNotFoundError(
-            f"s3://{given['Bucket']}/{given['Key']}: no such object, or no right to read it: S3 answers both "
-            "alike where a bucket cannot be listed"
-        ) from error
 
 
 class BotoFileIO(FileIO):

@@ -9,8 +9,8 @@ from pyiceberg.table import Table
 
 from sluice.clients.s3.documents import read_named
 from sluice.clients.s3.errors import asking
-from sluice.core.schema_versions.documents import beside
 from sluice.core.schema_versions.offsets import SchemaOffsets, address
+from sluice.core.tables.storage import documents_place
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -22,7 +22,7 @@ def schema_offsets(client: S3Client, table: Table) -> SchemaOffsets:
     found = SchemaOffsets.of(table.properties)
     if not found.document:
         return found
-    uri = address(beside(table.location(), table.properties), found.document)
+    uri = address(documents_place(table.location(), table.properties), found.document)
     with asking("offsets of the table's schema ids"):
         text, _ = read_named(client, uri, found.document)
     return found.with_document(json.loads(text))

@@ -15,8 +15,8 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 
 from sluice.config.platform_sections.registry import Registry
-from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.urls import is_loopback
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import Forbidden, Oversize, RegistryRefused, RegistryUnreachable
 

@@ -39,6 +39,6 @@ def asking(what: str) -> Iterator[None]:
 
 
 def denied(what: str, code: str) -> Refused:
-    """Make the error for an answer whose ``code`` is in DENIED."""
+    """Make the error for an answer whose ``code`` is in DENIED or ENDED."""
     fix = "check [s3] in the role's platform file and the user's policy"
     return Refused(f"{what}: S3 denies access ({code}). Fix: {fix}", ErrorCode.S3_PERMISSION)

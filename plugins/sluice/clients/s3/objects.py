@@ -279,21 +279,6 @@ class Bucket:
                 item["Key"], item["IsLatest"], is_marker, etag, item.get("Size", 0), item["LastModified"]
             )
 
-    def entries_by_head(self, key: str) -> list[Entry]:
-        """The object as it is now, of a bucket that cannot be listed; none if it is missing, or must not be
-        read, which S3 answers alike then. A HEAD."""
-        try:
-            with asking(f"s3://{self.name}/{key}"):
-                found = self.client.head_object(Bucket=self.name, Key=key)
-        except Missing:
-            return []
-        except Refused as error:
-            if error.code is not ErrorCode.S3_PERMISSION:
-                raise
-            return []
-        etag, at = found["ETag"].strip('"'), found["LastModified"]
-        return [Entry(key, True, False, etag, found["ContentLength"], at)]
-
     def _versions(self, prefix: str, *kinds: str) -> Iterator[Any]:
         pages = self.client.get_paginator("list_object_versions").paginate(Bucket=self.name, Prefix=prefix)
         with asking(f"s3://{self.name}/{prefix}"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 from urllib.parse import urlsplit
@@ -9,9 +10,8 @@ from urllib.parse import urlsplit
 from sluice.config import mysql, postgresql
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.glue import GLUE
-from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
-from sluice.config.reading.urls import VISIBLE, check_url
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url
 from sluice.config.reading.values import shown
 
 SQL, REST = "sql", "rest"
@@ -26,6 +26,8 @@ VENDED = "vended-credentials"
 DELEGATION = "header.X-Iceberg-Access-Delegation"
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
+# Hosts of AWS's own REST catalogs, also in a private network.
+_SIGNED = re.compile(r"(?:^|\.)(glue|s3tables)(?:-fips)?(?:\.[\w-]+)+\.(?:amazonaws\.com|api\.aws)(?:\.cn)?$")
 # The keys that have a meaning, beside type and check_namespace.
 KEYS = {
     SQL: ("uri", "username", "password", "sslmode", "sslrootcert"),
@@ -96,8 +98,8 @@ class Catalog:
 
     check_namespace: Annotated[
         str,
-        "namespace in which [what a catalog must keep](catalogs.md#is-my-catalog-safe) is tried and written down; "
-        "made if it is missing",
+        "namespace in which it is tried whether the [catalog is safe](catalogs.md#is-my-catalog-safe), and "
+        "where that is kept; made if it is missing",
     ] = "sluice_check"
 
     @property
@@ -229,9 +231,8 @@ def check(catalog: Catalog, where: str) -> None:
             f"{where}: check_namespace is {shown(catalog.check_namespace)}, no name of a namespace. "
             f"{IDENTIFIER_FIX}"
         )
-    if "@" in catalog.uri:
-        # Before any message shows it.
-        raise ConfigError(f"{where}: uri has a login in it. Fix: write it as keys of its own")
+    for key in ("uri", "oauth2_server_uri"):
+        check_no_login(getattr(catalog, key), f"{where}: {key}")
     {SQL: _check_sql, REST: _check_rest, GLUE: glue.check}[catalog.type](catalog, where)
 
 
@@ -257,6 +258,12 @@ def _check_rest(catalog: Catalog, where: str) -> None:
     check_url(catalog.uri, f"{where}: uri")
     if "?" in catalog.uri or "#" in catalog.uri:
         raise ConfigError(f"{where}: uri has a query or a fragment. Fix: leave out what begins with ? or #")
+    if service := _SIGNED.search(catalog.host):
+        fix = 'for AWS Glue write type = "glue"' if service[1] == "glue" else "use another catalog until then"
+        raise ConfigError(
+            f"{where}: uri is {catalog.uri}: its requests are signed (SigV4), which is not possible yet. "
+            f"Fix: {fix}"
+        )
     if catalog.token and catalog.credential:
         raise ConfigError(f"{where}: token and credential: there are two logins. Fix: keep one of them")
     if catalog.access_delegation not in ("", VENDED):
@@ -277,9 +284,4 @@ def _check_rest(catalog: Catalog, where: str) -> None:
     if catalog.plain_text or not (catalog.token or catalog.credential):
         return
     for key in ("uri", "oauth2_server_uri"):
-        parts = urlsplit(getattr(catalog, key))
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            raise ConfigError(
-                f"{where}: {key} is of another machine, and the login would be sent to it in plain text. "
-                "Fix: write https://, or, in a network that you trust, plain_text = true"
-            )
+        check_encrypted(getattr(catalog, key), f"{where}: {key}")

@@ -8,9 +8,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_url
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url
 from sluice.config.reading.values import shown
 
 if TYPE_CHECKING:
@@ -89,14 +88,11 @@ def check(catalog: Catalog, where: str) -> None:
 
 
 def _check_endpoint(catalog: Catalog, where: str) -> None:
-    if "@" in catalog.endpoint:
-        raise ConfigError(f"{where}: endpoint has a login in it. Fix: write it as keys of its own")
+    check_no_login(catalog.endpoint, f"{where}: endpoint")
     check_url(catalog.endpoint, f"{where}: endpoint")
     parts = urlsplit(catalog.endpoint)
     if parts.path.strip("/") or parts.query or parts.fragment:
         raise ConfigError(f"{where}: endpoint has more than a host and a port. Fix: leave out the rest")
-    if parts.scheme == "http" and not is_loopback(parts.hostname or "") and not catalog.plain_text:
-        raise ConfigError(
-            f"{where}: endpoint is of another machine, without encryption: who stands between could answer "
-            "in its place. Fix: write https://, or, in a network that you trust, plain_text = true"
-        )
+    if not catalog.plain_text:
+        danger = ", without encryption: who stands between could answer in its place"
+        check_encrypted(catalog.endpoint, f"{where}: endpoint", danger)

@@ -54,12 +54,15 @@ class Lake:
                 "The catalog compacts, expires snapshots and deletes files by itself, by declaration: "
                 "maintenance is skipped here. Of its rewrites the offsets are compared, and no other values."
             )
-        if not self.bucket_lists:
-            found.append(
-                "Files that no table names cannot be looked for: the bucket is not listed by declaration. "
-                "Delete markers, and files that were overwritten with as many bytes, are not seen either."
-            )
+        if self.unseen:
+            found.append(f"Not seen, since the bucket is not listed by declaration: {self.unseen}.")
         return found
+
+    @property
+    def unseen(self) -> str:
+        """What no check of stored files can find, by declaration; empty if there is nothing."""
+        what = "files that no table names, delete markers, and files that were overwritten with as many bytes"
+        return "" if self.bucket_lists else what
 
     @property
     def _place(self) -> dict[str, str]:

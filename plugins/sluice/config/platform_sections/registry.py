@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from sluice.config.postgresql import is_loopback
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_url
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url
 
 # A name is a part of messages, and of nothing else as it is.
 _NAME = re.compile(r"[ -~]{1,200}")
@@ -76,9 +75,7 @@ def check(registry: Registry, where: str) -> None:
 
 
 def _check_url(url: str, where: str) -> None:
-    # Before any message shows it.
-    if "@" in url:
-        raise ConfigError(f"{where} has a login in it. Fix: write it as username and password")
+    check_no_login(url, where)
     check_url(url, where)
     if "?" in url or "#" in url:
         raise ConfigError(f"{where} {url} has a query or a fragment. Fix: leave out what begins with ? or #")
@@ -104,12 +101,7 @@ def _check_login(registry: Registry, where: str) -> None:
     if registry.plain_text or not (registry.username or registry.token):
         return
     for url in registry.urls:
-        parts = urlsplit(url)
-        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-            raise ConfigError(
-                f"{where}: registry url {url} is of another machine, and the login would be sent to it in "
-                "plain text. Fix: write https://, or, in a network that you trust, plain_text = true"
-            )
+        check_encrypted(url, f"{where}: registry url {url}")
 
 
 def _check_tls(registry: Registry, where: str) -> None:

@@ -1,8 +1,9 @@
-"""Addresses of HTTP that every client can open."""
+"""Addresses that every client can open, without a login in them, and not sent to in plain text by mistake."""
 
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from sluice.config.reading.toml import ConfigError
@@ -10,6 +11,8 @@ from sluice.config.reading.values import shown
 
 # Printable ASCII: no client sends another character in a request's line or header.
 VISIBLE = re.compile(r"[!-~]+")
+# What happens to a request that anyone between can read.
+LOGIN_SHOWN = ", and the login would be sent to it in plain text"
 
 
 def check_url(url: str, where: str) -> None:
@@ -18,6 +21,33 @@ def check_url(url: str, where: str) -> None:
         raise ConfigError(
             f"{where} {shown(url)}. Fix: write it with http:// or https://, a host and a port, in ASCII"
         )
+
+
+def check_no_login(url: str, where: str) -> None:
+    """Raises ConfigError, which does not show the address; before any other message does."""
+    if "@" in url:
+        raise ConfigError(f"{where} has a login in it. Fix: write it as keys of its own")
+
+
+def check_encrypted(url: str, where: str, danger: str = LOGIN_SHOWN) -> None:
+    """Raises ConfigError for ``http://`` to another machine, which its section's `plain_text` would allow;
+    ``danger``: what can happen then, as a part of the message."""
+    parts = urlsplit(url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        raise ConfigError(
+            f"{where} is of another machine{danger}. Fix: write https://, or, in a network that you trust, "
+            "plain_text = true"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether the host is this machine: a name or address of it, or the folder of a socket."""
+    if host.startswith("/") or host == "localhost":
+        return True
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _is_url(url: str) -> bool:

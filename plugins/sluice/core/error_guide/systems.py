@@ -113,20 +113,23 @@ ERRORS = {
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="The catalog (its database, its REST server, AWS Glue) does not answer, is not the one that it "
-        "is verified to be, limits requests, or its connections are all in use; or a proxy answers in its "
+        cause="The catalog (its database, its REST server, AWS Glue) does not answer, limits requests, its "
+        "certificate is not verified, or its connections are all in use; or a proxy answers in its "
         "place: 404 without Iceberg's error, which is not taken for a missing table, or a redirect, which is "
         "not followed. Retried",
-        fix="start it; of a certificate, an address or a proxy: correct what the message names",
+        fix="start it; if it limits requests: wait; of a certificate, an address or a proxy: correct what "
+        "the message names",
     ),
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
-        "says: a stream on it could lose or double rows, so none writes to it. Exit code 78",
+        "says: a stream on it could lose or double rows, so none writes to it; "
+        "or its configuration overrides `s3.delete-enabled` or `io-impl`. Exit code 78",
         fix="use another catalog, or a version of it that keeps [the "
-        "promise](catalogs.md#is-my-catalog-safe) that the message names",
+        "promise](catalogs.md#is-my-catalog-safe) that the message names; or remove the override",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
-        cause="The catalog refuses the role's login, or its rights do not suffice",
+        cause="The catalog refuses the role's login, or its rights do not suffice, or it does not take the "
+        "request: `uri`, `warehouse` or `prefix` is wrong, or a proxy answers in its place",
         fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
         "message names",
     ),

@@ -1,4 +1,4 @@
-"""The documents beside a table that its properties name by their content's digest, and where they are."""
+"""The documents beside a table that its properties name by their content's digest."""
 
 from __future__ import annotations
 
@@ -9,17 +9,9 @@ from sluice.core.schema_versions import followed
 from sluice.core.schema_versions.offsets import FOLDER as OFFSETS
 from sluice.core.schema_versions.offsets import SchemaOffsets
 from sluice.core.tables.file_removal import MAX_WRITE_AGE, StoredFile
+from sluice.core.tables.storage import documents_place
 
 FOLDERS = (followed.FOLDER, OFFSETS)
-# A property of a table whose own folder is not for others' documents, as of a managed catalog: the address
-# below which they are, set when it is created.
-PLACE = "sluice.documents"
-
-
-def beside(location: str, properties: Mapping[str, str]) -> str:
-    """The address of the folder that has a table's documents: batch log, loaded rows, results of changes,
-    schemas, offsets. ``location``: the table's folder; ``properties``: its own."""
-    return properties.get(PLACE) or location
 
 
 def named(location: str, properties: Mapping[str, str]) -> dict[str, str]:
@@ -29,7 +21,7 @@ def named(location: str, properties: Mapping[str, str]) -> dict[str, str]:
         followed.FOLDER: properties.get(followed.PROPERTY) or "",
         OFFSETS: SchemaOffsets.of(properties).document,
     }
-    place = beside(location, properties)
+    place = documents_place(location, properties)
     return {f"{place}/{folder}/{digest}": digest for folder, digest in digests.items() if digest}
 
 

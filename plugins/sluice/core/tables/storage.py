@@ -1,12 +1,22 @@
-"""Objects of a table, budgets, and changes that a compaction may make."""
+"""Objects of a table, where its documents are, budgets, and changes that a compaction may make."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
 from sluice.core.tables.file_removal import size_problem
+
+# A property of a table whose own folder is not for others' documents, as of a managed catalog: the address
+# below which they are, set when it is created.
+PLACE = "sluice.documents"
+
+
+def documents_place(location: str, properties: Mapping[str, str]) -> str:
+    """The address of the folder that has a table's documents: batch log, loaded rows, results of changes,
+    schemas, offsets. ``location``: the table's folder; ``properties``: its own."""
+    return properties.get(PLACE) or location
 
 
 @dataclass(frozen=True)

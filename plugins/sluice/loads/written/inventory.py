@@ -64,12 +64,9 @@ def record_before(lake: Lake, spec: StreamSpec, ledger: Ledger, run_id: str) -> 
 
 def not_shown_of_files(lake: LakeSection) -> list[str]:
     """What checks of stored files cannot show, by the declaration: a line each."""
-    if lake.bucket_lists:
+    if not lake.unseen:
         return []
-    what = (
-        "files without a row in a table, delete markers, and files that were overwritten with as many bytes"
-    )
-    return [f"not shown, since the bucket is not listed by declaration (bucket_lists = false): {what}"]
+    return [f"not shown, since the bucket is not listed by declaration (bucket_lists = false): {lake.unseen}"]
 
 
 def not_shown_of_metadata(lake: LakeSection) -> list[str]:

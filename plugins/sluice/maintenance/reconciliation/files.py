@@ -19,7 +19,7 @@ from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.storage import WrittenObject
 from sluice.loads.written.inventory import check_objects, not_shown_of_files
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
-from sluice.maintenance.reconciliation.table_contents import DAMAGED, kept
+from sluice.maintenance.reconciliation.table_contents import DAMAGED, kept, on_top_of
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
@@ -105,14 +105,7 @@ def _check(
     table = lake.table(name)
     base = kept(table, since)
     try:
-        try:
-            diff = table_diff.diff(table, base)
-        except Refused as error:
-            # A catalog that expires a snapshot deletes its manifests one by one.
-            if base is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
-                raise
-            log.warning("%s: all files are checked, since a file is gone: %s", name, error)
-            diff = table_diff.diff(table, None)
+        diff = on_top_of(base, lambda one: table_diff.diff(table, one), f"{name}: all files are checked")
     except Refused as error:
         if error.code not in DAMAGED:
             raise

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from sluice.ledger.documents import Ledger
 
 log = logging.getLogger(__name__)
+B = TypeVar("B")
+T = TypeVar("T")
 
 DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 
@@ -49,6 +51,18 @@ def kept(table: Table, manifest_list: str | None) -> str | None:
     if manifest_list is None or not table.io.new_input(manifest_list).exists():
         return None
     return manifest_list
+
+
+def on_top_of(base: B | None, look: Callable[[B | None], T], instead: str) -> T:
+    """What ``look`` finds from ``base`` or, if a file is gone, without it, which the log says as ``instead``:
+    who maintains the table deletes one by one the files that the base has and the table has not."""
+    try:
+        return look(base)
+    except Refused as error:
+        if base is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
+            raise
+        log.warning("%s, since a file is gone: %s", instead, error)
+        return look(None)
 
 
 class TableContents:
@@ -100,14 +114,8 @@ class TableContents:
         """The findings, and the state now unless metadata or files could not be read. ``before``: the base of
         the contents; ``earlier``: of the history, also if all contents are verified."""
         try:
-            try:
-                return self._verify(before, earlier)
-            except Refused as error:
-                # A catalog that maintains the table may delete what the base has and the table has not.
-                if before is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
-                    raise
-                log.warning("%s: the whole tables are verified, since a file is gone: %s", self.table, error)
-                return self._verify(None, earlier)
+            instead = f"{self.table}: the whole tables are verified"
+            return on_top_of(before, lambda base: self._verify(base, earlier), instead)
         except Refused as error:
             if error.code not in DAMAGED:
                 raise

@@ -5,11 +5,15 @@ from __future__ import annotations
 import psycopg2
 import pymysql  # type: ignore[import-untyped]
 import pytest
+from pyiceberg.catalog.rest import ConfigResponse
+from pyiceberg.catalog.rest.response import _handle_non_200_response
+from pyiceberg.exceptions import ForbiddenError, RESTError
+from requests import HTTPError, Response
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sluice.clients.catalogs.errors import asking
-from sluice.core.error_codes import ErrorCode
+from sluice.core.error_codes import PERMANENT, ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from tests.support.raising import raising
 
@@ -70,3 +74,45 @@ def test_an_error_of_mysqls_driver_is_one_sentence_with_a_code(
 def test_an_error_of_postgresqls_driver_is_one_sentence(text: str, kind: type[Exception], words: str) -> None:
     with raising(kind, "table x: the catalog", words), asking("table x"):
         raise DBAPIError("select 1", {}, psycopg2.OperationalError(text))
+
+
+def answered(status: int, text: str) -> RESTError:
+    """PyIceberg's error for an answer."""
+    response = Response()
+    response.status_code, response._content = status, text.encode()
+    try:
+        raise HTTPError(response=response)
+    except HTTPError as cause:
+        with pytest.raises(RESTError) as raised:
+            _handle_non_200_response(cause, {})
+    return raised.value
+
+
+@pytest.mark.parametrize("status", [400, 404, 406, 422])
+def test_a_request_that_a_catalog_does_not_take_is_refused_with_what_to_correct(status: int) -> None:
+    body = '{"error": {"message": "no warehouse w", "type": "BadRequest", "code": 400}}'
+    words = "the lake's catalog: the catalog refuses the request", "no warehouse w", "Fix: correct uri, ware"
+    with raising(Refused, *words) as raised, asking("the lake's catalog"):
+        raise answered(status, body)
+    assert raised.value.code not in PERMANENT
+
+
+@pytest.mark.parametrize("status", [408, 425, 429, 500, 502, 503])
+def test_what_a_catalog_may_take_later_is_unreachable(status: int) -> None:
+    with raising(Unreachable, "table x: the catalog does not answer"), asking("table x"):
+        raise answered(status, "busy")
+
+
+def test_a_page_in_place_of_the_servers_configuration_is_refused() -> None:
+    with raising(Refused, "refuses the request", "Fix: correct uri, ware"), asking("the lake's catalog"):
+        ConfigResponse.model_validate_json("<html>")
+
+
+def test_a_refusal_names_the_right_that_is_missing_also_behind_a_long_name() -> None:
+    error = ForbiddenError(f"Principal 'arn:aws:iam::1:{'r' * 200}' is not allowed: TABLE_READ_DATA")
+    words = (
+        "TABLE_READ_DATA",
+        "Fix: correct the login in [lake.catalog] of the role's platform file, or give it",
+    )
+    with raising(Refused, *words), asking("table x"):
+        raise error

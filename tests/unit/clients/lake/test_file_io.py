@@ -165,8 +165,9 @@ def test_what_s3_does_not_answer_is_unreachable(
         files.new_input(location).open()
 
 
-def test_what_s3_denies_is_refused() -> None:
-    _, files = file_io(list=refusal("AccessDenied"))
+@pytest.mark.parametrize("code", ["AccessDenied", "ExpiredToken"])
+def test_what_s3_denies_is_refused(code: str) -> None:
+    _, files = file_io(list=refusal(code))
     with raising(Refused, "table t: S3 denies access") as raised, asking("table t"):
         files.new_input(LIST).open()
     assert raised.value.code == ErrorCode.S3_PERMISSION

@@ -16,7 +16,7 @@ from sluice.config.platform_sections.kafka import Kafka
 from spark_jobs.common.feed import run, transaction
 from spark_jobs.common.feed.client import Frame
 from spark_jobs.common.feed.event import Event, Source
-from spark_jobs.common.feed.position import SavedPosition
+from spark_jobs.common.feed.position import PositionUnknown, SavedPosition, Tail
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.transaction import TRANSACTION_SECONDS, EpochEnded, Undelivered
 from spark_jobs.common.spark.failures import Fenced
@@ -280,3 +280,30 @@ def test_ids_are_saved_now_and_then_for_what_retention_deletes(
     stop.set()
     done.join(10)
     assert not done.is_alive()
+
+
+def test_records_that_a_later_producer_cut_off_are_no_failure_of_this_one(
+    broker: Broker, sender: Sender
+) -> None:
+    """librdkafka drops what it has not sent, and says why behind that."""
+    broker.refuses = KafkaError(KafkaError._PURGE_QUEUE)
+    broker.fails["commit"] = [KafkaError(KafkaError._FENCED)]
+    send(sender, 1)
+    with raising(EpochEnded, "_FENCED"):
+        commit(sender)
+
+
+def test_an_unknown_position_that_a_later_producer_has_saved_meanwhile_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    later = SavedPosition("one", NAME, ends={0: 3}, instance="later")
+    answers: list[SavedPosition | None] = [None, later]
+    monkeypatch.setattr(run, "load_position", lambda *_: answers.pop(0))
+    monkeypatch.setattr(run, "read_tail", lambda *_: Tail("one", "positions", {0: (0, 3)}))
+    former: Any = SimpleNamespace(load=lambda _: None)
+    with raising(Fenced, "another producer of wiki_changes has started"):
+        run.find_start(SPEC, FEED, URL, KAFKA, former)
+    # Nothing was saved meanwhile: what the topic has is of unknown origin.
+    answers += [None, None]
+    with raising(PositionUnknown):
+        run.find_start(SPEC, FEED, URL, KAFKA, former)

@@ -1,4 +1,4 @@
-"""Keys and properties that a REST catalog gives Iceberg for a table: when they end, and which are refused."""
+"""Keys and properties that a catalog gives Iceberg for a table: when they end, and which are refused."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from sluice.clients.catalogs.table_keys import USUAL_SECONDS
+from sluice.catalog_check.kept import CatalogBroken
+from sluice.clients.catalogs.table_keys import KEYS_END
 from sluice.config import platform as platforms
-from sluice.config.platform_sections.catalog import VENDED
+from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, DELEGATION, VENDED
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.reading.toml import ConfigError, dump
-from spark_jobs.common.lake import iceberg
-from spark_jobs.common.lake.iceberg import KEYS_END, RENEWAL, keys_end
+from spark_jobs.common.lake import loaded_keys, promises
+from spark_jobs.common.lake.loaded_keys import RENEWAL, LoadedKeys
 from spark_jobs.common.lake.promises import CatalogOverrides, check_catalog, check_table
 from spark_jobs.common.queries.run import check_keys
 from tests.support.raising import raising
@@ -37,24 +38,36 @@ def io(properties: dict[str, str], *credentials: dict[str, str]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("found", "expected"),
+    ("found", "after"),
     [
         (io({RENEWAL: "v1/credentials", KEYS_END: "1060000"}), None),
-        (io({KEYS_END: "1060000"}), 1060),
-        (io({}, {KEYS_END: "1090000"}, {KEYS_END: "1030000"}), 1030),
-        (io({}, {}), NOW + USUAL_SECONDS),
+        (io({KEYS_END: "1060000"}), 40),
+        (io({}, {KEYS_END: "1090000"}, {KEYS_END: "1030000"}), 20),
+        # As the docs say of keys without an end, and of one that cannot be read.
+        *((found, 600) for found in (io({}, {}), io({KEYS_END: "soon"}), io({}, {KEYS_END: ""}))),
     ],
 )
-def test_keys_that_iceberg_does_not_renew_end(
-    found: Any, expected: float | None, monkeypatch: pytest.MonkeyPatch
+def test_a_table_is_loaded_again_after_two_thirds_of_the_time_of_keys_that_iceberg_does_not_renew(
+    found: Any, after: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(iceberg, "time", SimpleNamespace(time=lambda: NOW))
-    assert keys_end(found) == expected
+    now = NOW
+    monkeypatch.setattr(loaded_keys, "time", SimpleNamespace(time=lambda: now))
+    keys = LoadedKeys(session({}, access_delegation=VENDED))
+    keys.came(found)
+    now = NOW + (1e9 if after is None else after - 1)
+    assert not keys.are_due
+    now += 2
+    assert keys.are_due == (after is not None)
+    # The same keys, as of a catalog that is not asked for any.
+    usual = LoadedKeys(session({}))
+    usual.came(found)
+    now = NOW + 1e9
+    assert not usual.are_due
 
 
-def session(said: dict[str, str], kind: str = "rest") -> Any:
+def session(said: dict[str, str], kind: str = "rest", access_delegation: str = "") -> Any:
     """With a catalog whose server says this."""
-    own = {"type": kind, "s3.delete-enabled": "false", "io-impl": "S3FileIO"}
+    own = {"type": kind, "s3.delete-enabled": "false", "io-impl": "S3FileIO", DELEGATION: access_delegation}
     conf = {f"spark.sql.catalog.lake.{key}": value for key, value in own.items()}
     catalog = SimpleNamespace(icebergCatalog=lambda: SimpleNamespace(properties=lambda: own | said))
     manager = SimpleNamespace(catalog=lambda name: catalog)
@@ -96,3 +109,20 @@ def test_queries_do_not_write_their_checkpoints_with_the_keys_of_a_table() -> No
     check_keys(replace(made, checkpoints=Checkpoints("/srv/checkpoints")))
     usual = replace(made.lake, catalog=replace(made.lake.catalog, access_delegation=""))
     check_keys(replace(made, lake=usual))
+
+
+def test_the_connection_that_a_catalog_is_tried_by_is_closed_also_if_it_breaks_a_promise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def breaks(*_: Any) -> None:
+        assert not closed
+        raise CatalogBroken("no")
+
+    closed: list[bool] = []
+    other = SimpleNamespace(catalog="other", close=lambda: closed.append(True))
+    monkeypatch.setattr(promises, "opened", lambda _: other)
+    monkeypatch.setattr(promises, "catalog_of", lambda _: "one")
+    monkeypatch.setattr(promises.kept, "check", breaks)
+    with raising(CatalogBroken, "no"):
+        promises._check(((ADDRESS, "https://of-this-test"), (CHECK_NAMESPACE, "n")))
+    assert closed

@@ -116,7 +116,12 @@ def test_a_bad_request_is_a_race_if_the_table_has_moved(
     """A sequence number that was the next one when the snapshot was staged."""
 
     def at(place: str) -> SimpleNamespace:
-        return SimpleNamespace(metadataFileLocation=lambda: place, changes=list)
+        return SimpleNamespace(
+            metadataFileLocation=lambda: place,
+            changes=list,
+            currentSchemaId=lambda: 0,
+            lastColumnId=lambda: 1,
+        )
 
     jvm = SimpleNamespace(org=SimpleNamespace(apache=SimpleNamespace(iceberg=ICEBERG)))
     spark: Any = SimpleNamespace(conf=SimpleNamespace(get=lambda *_: "rest"), _jvm=jvm)

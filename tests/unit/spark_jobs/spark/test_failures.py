@@ -35,11 +35,46 @@ def test_an_epoch_that_is_there_before_its_writer_is_another_one_s(
 _JAVA = "java.sql."
 _CONNECT = "SQLNonTransientConnectionException: (conn=17) "
 _NOT_FOUND = "unable to find valid certification path to requested target"
+_GLUE = "software.amazon.awssdk.services.glue.model."
+_BY_GLUE = "(Service: Glue, Status Code: 400, Request ID: 5d0a)"
+_S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
 
 
 @pytest.mark.parametrize(
     ("cause", "words"),
     [
+        (
+            f"{_GLUE}AccessDeniedException: u: not authorized to perform: glue:GetTable (none) {_BY_GLUE}",
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'AccessDeniedException: u",
+        ),
+        (
+            f"{_GLUE}GlueException: The security token included in the request is expired {_BY_GLUE}",
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'GlueException: The",
+        ),
+        (
+            f"{_GLUE}ExpiredTokenException: It has ended. {_BY_GLUE}",
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'ExpiredTokenException",
+        ),
+        (
+            f"{_GLUE}GlueException: Rate exceeded {_BY_GLUE}",
+            "SLU-221 Unreachable: the lake's catalog: the catalog: 'GlueException: Rate exceeded",
+        ),
+        (
+            f"{_GLUE}ThrottlingException: Slow down {_BY_GLUE}",
+            "SLU-221 Unreachable: the lake's catalog: the catalog: 'ThrottlingException: Slow",
+        ),
+        (
+            f"{_GLUE}ConcurrentModificationException: Update table failed {_BY_GLUE}",
+            f"SLU-500 {_GLUE}ConcurrentModificationException: Update",
+        ),
+        (
+            f"{_S3}The provided token has expired. (Service: S3, Status Code: 400, Request ID: X)",
+            "SLU-212 S3Denied: S3 denies access: The provided token has expired. (Service: S3",
+        ),
+        (
+            f"{_S3}The part is too small. (Service: S3, Status Code: 400, Request ID: X)",
+            f"SLU-500 {_S3}The part",
+        ),
         (
             f"{_JAVA}SQLInvalidAuthorizationSpecException: (conn=15) Access denied for user 'u'@'h'",
             "SLU-226 Refused: the lake's catalog: the catalog refuses this role: \"Access denied",
@@ -66,8 +101,6 @@ _NOT_FOUND = "unable to find valid certification path to requested target"
         ),
     ],
 )
-def test_a_catalogs_database_that_refuses_or_is_another_is_said_in_one_sentence(
-    cause: str, words: str
-) -> None:
+def test_a_catalog_that_refuses_or_is_another_is_said_in_one_sentence(cause: str, words: str) -> None:
     text = f"An error occurred while calling o1.sql.\n: java.lang.RuntimeException: x\nCaused by: {cause}"
     assert failure_line(RuntimeError(text)).startswith(words)

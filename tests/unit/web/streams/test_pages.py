@@ -476,4 +476,4 @@ def test_what_is_left_to_the_catalog_is_said_where_it_is_declared(made: Made, cl
     made.left_to_catalog = managed.left_to_catalog()
     said = text_of(section(client.get(ONE).text, "catalog"))
     assert "maintenance is skipped here" in said
-    assert "Files that no table names cannot be looked for: the bucket is not listed" in said
+    assert "Not seen, since the bucket is not listed by declaration: files that no table names" in said

@@ -17,6 +17,9 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.commits import ancestors
 from sluice.clients.s3.objects import Bucket, Entry
 from sluice.config import streams
+from sluice.config.platform_sections.catalog import Catalog
+from sluice.config.platform_sections.lake import BY_CATALOG, BY_SLUICE
+from sluice.config.platform_sections.lake import Lake as LakeSection
 from sluice.core.tables.batches import Batch
 from sluice.ledger.batch_log import Restore, document_of, published_key, restored_key
 from sluice.ledger.batches import BatchLog
@@ -109,9 +112,10 @@ class Audit:
             return made.work(given(run_id="r"))
 
 
-def declared(*, is_managed: bool = False, bucket_lists: bool = True) -> Any:
+def declared(*, is_managed: bool = False, bucket_lists: bool = True) -> LakeSection:
     """As the platform file declares the bucket."""
-    return SimpleNamespace(is_maintained_by_catalog=is_managed, bucket_lists=bucket_lists)
+    maintenance = BY_CATALOG if is_managed else BY_SLUICE
+    return LakeSection("s3://w", "s3://l", Catalog("rest"), maintenance, bucket_lists=bucket_lists)
 
 
 def entry(etag: str = "e", size: int = 1, latest: bool = True, marker: bool = False) -> Entry:
