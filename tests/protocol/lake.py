@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
+from itertools import islice
 from typing import Any, NamedTuple
 
 import pyarrow
@@ -86,6 +87,13 @@ class Table:
 
     def snapshots(self, ref: str) -> Iterator[Snapshot]:
         return self._current().ancestors(ref)
+
+    def line(self, ref: str = MAIN, first: int = 0) -> Iterator[Snapshot]:
+        """No catalog expires snapshots by itself here."""
+        return islice(self.snapshots(ref), first, None)
+
+    def is_kept(self, snapshot_id: int) -> bool:
+        return snapshot_id in self._current().commits
 
     def properties(self) -> Mapping[str, str]:
         found = self._current()

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.s3.documents import put_once
 from sluice.clients.s3.requests import split
-from sluice.core.tables.batches import Batch, by_writer, time_of
+from sluice.core.tables.batches import Batch, batches_of, by_writer, time_of
 from sluice.core.tables.continuity import covers
 from sluice.ledger.batch_log import (
     FOLDER,
@@ -25,6 +26,7 @@ from sluice.ledger.batch_log import (
     restored_key,
     span_of,
 )
+from spark_jobs.common.lake.iceberg import IcebergTable
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -32,6 +34,11 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 log = logging.getLogger(__name__)
+
+
+def newest_batches(table: IcebergTable, count: int, metadata_log: Sequence[int] = ()) -> list[Batch]:
+    """Those of ``main``, oldest first. ``metadata_log``: what is to be recorded of a batch's cost."""
+    return list(islice(batches_of(table.line(), table.published_at(), metadata_log), count))[::-1]
 
 
 class BatchLogWriter:

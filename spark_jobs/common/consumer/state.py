@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, dropwhile, islice
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,8 @@ from sluice.core.tables.summary import (
     OFFSET_RANGES,
     StreamPart,
 )
-from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.lake import state_property
+from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.loaded_rows import BatchRows
 from spark_jobs.common.lake.written.read_offsets import OffsetReader
 from spark_jobs.common.lake.written.written_batch import WrittenBatch
@@ -123,12 +125,39 @@ def changes_until(snapshots: Iterable[Snapshot], snapshot_id: int | None) -> Cha
 
 def rows_of(table: IcebergTable, reader: OffsetReader, client: S3Client, snapshot_id: int) -> LoadedRows:
     """The loaded rows that a batch or a change brought. A batch's are read from its files: rejected rows
-    are gaps here, so one that comes again is rejected again.
-    Raises Refused with LAKE_FILE_MISSING if a change's document is gone."""
-    document = table.summary(snapshot_id).get(CHANGE_DOCUMENT)
-    if document:
+    are gaps here, so one that comes again is rejected again. Of one that has expired, from the files that the
+    table has by now. Raises Refused with LAKE_FILE_MISSING if a change's document is gone."""
+    summary = table.summary(snapshot_id)
+    if document := summary.get(CHANGE_DOCUMENT):
         return LoadedRows.from_json(read_change(client, document)[ROWS])
+    if not table.is_kept(snapshot_id):
+        ranges = OffsetRanges.of_batch(summary[OFFSET_RANGES])
+        least = min(offsets.pairs()[0][0] for offsets in ranges.partitions.values())
+        return loaded_from(WrittenBatch([*table.files_from(least)], [], reader).runs_at(ranges))
     return loaded_from(WrittenBatch(table.added_files(snapshot_id), [], reader).runs)
+
+
+def of_main(table: IcebergTable, reader: OffsetReader, client: S3Client) -> StreamState:
+    """The state on ``main`` of a stream's table, as of its last refresh, as :func:`read` has it.
+
+    Where the catalog has left none of our snapshots on ``main``, the table's property says it. Raises
+    Unrecoverable if the table then has rows behind that: a version of Sluice without it published them.
+    """
+    found = read(table.line(), partial(rows_of, table, reader, client), table.name)
+    if not found.epoch or any(KIND in snapshot.summary for snapshot in table.snapshots(MAIN)):
+        return found
+    for file in table.files_from(min(found.ends.values(), default=0)):
+        if not file.stats.may_reach(found.ends):
+            continue
+        offsets = OffsetRanges.of_values(WrittenBatch([file], [], reader).offsets([file.stats.path]))
+        if later := offsets.minus(OffsetRanges.from_ends({}, found.ends)):
+            raise Unrecoverable(
+                f"{table.name}: no snapshot of main has the stream's state, and by its property "
+                f"{state_property.PROPERTY} the stream has not published {later}, which {file.stats.path} "
+                "has: an earlier version of Sluice published them. Fix: restore the catalog, or give the "
+                "stream a new table"
+            )
+    return found
 
 
 def read(snapshots: Iterable[Snapshot], rows_of: Callable[[int], LoadedRows], table: str) -> StreamState:

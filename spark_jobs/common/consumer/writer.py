@@ -9,7 +9,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
-from itertools import islice
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
@@ -28,7 +27,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.core.queries import progress
 from sluice.core.schema_versions.offsets import PROPERTY, SchemaOffsets
-from sluice.core.tables.batches import Batch, batches_of
+from sluice.core.tables.batches import Batch
 from sluice.core.tables.summary import (
     ACQUIRED_AT,
     BATCH_ID,
@@ -40,7 +39,7 @@ from sluice.core.tables.summary import (
     TOPIC,
 )
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_log import BatchLogWriter
+from spark_jobs.common.consumer.batch_log import BatchLogWriter, newest_batches
 from spark_jobs.common.consumer.direct.direct_rows import DirectRows
 from spark_jobs.common.consumer.direct.task import Duplicates
 from spark_jobs.common.consumer.start import first_offsets
@@ -120,7 +119,7 @@ class StreamWriter(WriterLease):
         recent = list[Batch]()
 
         def read() -> None:
-            self.state = state.read(self.table.snapshots(MAIN), self._rows_of, self.spec.table)
+            self.state = state.of_main(self.table, self.offset_reader, self.client)
             newest = next((snapshot.summary for snapshot in self.table.snapshots(MAIN)), {})
             self.follows_a_failure = newest.get(KIND) == "epoch-start"
             recent[:] = self._newest_batches(len(self.state.unrecorded) + KEEP_SNAPSHOTS)
@@ -179,9 +178,6 @@ class StreamWriter(WriterLease):
                     "restore the topic"
                 )
         return ends
-
-    def _rows_of(self, snapshot_id: int) -> LoadedRows:
-        return state.rows_of(self.table, self.offset_reader, self.client, snapshot_id)
 
     def _summary(
         self, kind: str, ranges: OffsetRanges, ends: Mapping[int, int], more: Mapping[str, int] | None = None
@@ -331,6 +327,4 @@ class StreamWriter(WriterLease):
         self.state.unrecorded = []
 
     def _newest_batches(self, count: int, metadata_log: Sequence[int] = ()) -> list[Batch]:
-        """Oldest first. ``metadata_log``: what is to be recorded of a batch's cost."""
-        snapshots, published_at = self.table.snapshots(MAIN), self.table.published_at()
-        return list(islice(batches_of(snapshots, published_at, metadata_log), count))[::-1]
+        return newest_batches(self.table, count, metadata_log)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import dropwhile
@@ -22,14 +22,14 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.columns import Came
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.storage import KEEP_REWRITES, REWRITE_ID, documents_place
-from spark_jobs.common.lake import promises
+from spark_jobs.common.lake import promises, state_property
 from spark_jobs.common.lake.clock import committing, now_ms
 from spark_jobs.common.lake.data_files.append import data_files
 from spark_jobs.common.lake.data_files.parquet_file import DataFile
 from spark_jobs.common.lake.expected_refs import PREFIX, CommitRefused, commit
 from spark_jobs.common.lake.followed import schema_change
 from spark_jobs.common.lake.followed.documents import SCHEMA, followed_digest
-from spark_jobs.common.lake.followed.schema_change import java_map, remove_schemas, with_columns
+from spark_jobs.common.lake.followed.schema_change import java_map, java_set, remove_schemas, with_columns
 from spark_jobs.common.lake.loaded_keys import LoadedKeys
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 
@@ -164,6 +164,23 @@ class IcebergTable:
             yield Snapshot(snapshot_id, at, summary, manifests)
             snapshot_id = found.get("parent-snapshot-id")
 
+    def line(self, ref: str = MAIN, first: int = 0) -> Iterator[Snapshot]:
+        """The :meth:`snapshots` of ``ref`` from the one in place ``first`` on. Where the catalog expires
+        snapshots by itself and none of these has a state, also the one that the table's properties say, if
+        that came before all of ``ref``: it may be in no metadata any more. No I/O."""
+        kept, knows = list[int](), False
+        for place, snapshot in enumerate(self.snapshots(ref)):
+            kept.append(snapshot.id)
+            if place >= first:
+                knows = knows or state_property.has_state(snapshot.summary)
+                yield snapshot
+        if knows or not kept or not self._is_by_catalog or self.parent(kept[-1]) is None:
+            return
+        said = state_property.snapshot_in(self.properties())
+        sequence_numbers = (int(self._table.snapshot(one).sequenceNumber()) for one in kept)
+        if said and state_property.is_before(said, sequence_numbers):
+            yield Snapshot(said["snapshot-id"], said["timestamp-ms"], said["summary"])
+
     def published_at(self) -> dict[int, int]:
         """Snapshot -> when ``main`` moved to it last, in ms since 1970, as far as logged. No I/O."""
         return {int(entry.snapshotId()): int(entry.timestampMillis()) for entry in self._table.history()}
@@ -198,9 +215,22 @@ class IcebergTable:
         return sum(int(manifest.addedFilesCount() + manifest.existingFilesCount()) for manifest in manifests)
 
     def summary(self, snapshot_id: int) -> Mapping[str, str]:
-        """The summary of a snapshot, empty if it has expired. No I/O."""
-        found = self._snapshot(snapshot_id)
+        """The summary of a snapshot, empty if it has expired and the properties do not say it. No I/O."""
+        found = self._snapshot(snapshot_id) or self._said(snapshot_id)
         return {} if found is None else found["summary"]
+
+    def is_kept(self, snapshot_id: int) -> bool:
+        """Whether a snapshot has not expired. No I/O."""
+        return self._table.snapshot(snapshot_id) is not None
+
+    def _said(self, snapshot_id: int) -> dict[str, Any] | None:
+        """A snapshot, if the properties say this one."""
+        said = state_property.snapshot_in(self.properties()) if self._is_by_catalog else None
+        return said if said and said["snapshot-id"] == snapshot_id else None
+
+    @property
+    def _is_by_catalog(self) -> bool:
+        return maintains(self._spark)
 
     def _snapshot(self, snapshot_id: int) -> dict[str, Any] | None:
         snapshot = self._table.snapshot(snapshot_id)
@@ -212,7 +242,7 @@ class IcebergTable:
         those from an hour before that which no ref reaches. None that a branch or a tag points at, and none
         of maintenance from the day before ``before_ms``. None at all where the catalog expires snapshots by
         itself. No I/O."""
-        if self._spark.conf.get(f"{PREFIX}{MAINTENANCE}", "") == BY_CATALOG:
+        if self._is_by_catalog:
             return []
         main = list(self.snapshots(MAIN))
         older = [*dropwhile(lambda snapshot: snapshot.at_ms >= before_ms, main[keep:])]
@@ -253,12 +283,13 @@ class IcebergTable:
             raise CommitRefused(f"{self.name}: refs are {heads}, expected {dict(expected)}")
         builder = self._metadata_from(base)
         staged = {target.id: target for target in changed.values() if isinstance(target, StagedSnapshot)}
+        added = dict[int, dict[str, Any]]()
         for target in staged.values():
             if target.base != base.metadataFileLocation():
                 raise CommitRefused(f"{self.name}: another commit came since {target.id} was staged")
             # With the time of its commit: no reader could see it before.
-            said = {**target.said, "timestamp-ms": now_ms()}
-            builder.addSnapshot(self._snapshot_of(json.dumps(said)))
+            added[target.id] = {**target.said, "timestamp-ms": now_ms()}
+            builder.addSnapshot(self._snapshot_of(json.dumps(added[target.id])))
         targets = {n: t.id if isinstance(t, StagedSnapshot) else t for n, t in changed.items()}
         for name, snapshot_id in targets.items():
             if snapshot_id is None:
@@ -272,14 +303,19 @@ class IcebergTable:
             others = (ref for name, ref in base.refs().items() if name not in changed)
             reached = {*(int(ref.snapshotId()) for ref in others), *targets.values()}
             # A set: the overload for a list takes snapshots.
-            ids = self._jvm.java.util.HashSet()
-            for snapshot_id in set(expired) - reached:
-                ids.add(snapshot_id)
+            ids = java_set(self._jvm, set(expired) - reached)
             builder.removeSnapshots(ids)
             kept = {int(one["schema-id"]) for one in (t.said for t in staged.values()) if "schema-id" in one}
             remove_schemas(self._jvm, builder, base, ids, kept)
         if properties:
             builder.setProperties(java_map(self._jvm, properties))
+        if (main := targets.get(MAIN)) is not None:
+            moved = added.get(main) or json.loads(self._text_of(base.snapshot(main)))
+            said, outdated = state_property.moved_to(moved, base.properties(), self._is_by_catalog)
+            if outdated:
+                builder.removeProperties(java_set(self._jvm, outdated))
+            if said:
+                builder.setProperties(java_map(self._jvm, said))
         # Not read back: the next look at the table does.
         try:
             self._commit(operations, base, builder.build, expected)
@@ -382,15 +418,27 @@ class IcebergTable:
 
         Raises CommitRefused if the snapshot is gone: the catalog was restored.
         """
-        snapshot = self._table.snapshot(snapshot_id)
-        if snapshot is None:
+        found = self._snapshot(snapshot_id) or self._said(snapshot_id)
+        if found is None:
             raise CommitRefused(f"{self.name}: snapshot {snapshot_id} is gone")
-        parent = snapshot.parentId()
-        return None if parent is None else int(parent)
+        return found.get("parent-snapshot-id")
 
     def added_files(self, snapshot_id: int) -> list[AddedFile]:
         """The data files that this snapshot added; reads its manifest list and manifest only."""
         return self._described(self._data_files(snapshot_id))
+
+    def files_from(self, offset: int) -> Iterator[AddedFile]:
+        """The data files of ``main`` that may have a row at this offset or a later one, of any partition;
+        reads manifests only."""
+        self._renew()
+        expressions = self._jvm.org.apache.iceberg.expressions.Expressions
+        later = expressions.greaterThanOrEqual("_kafka_offset", offset)
+        scan = self._table.newScan().filter(later).includeColumnStats()
+        with closing(scan.planFiles()) as tasks:
+            found = tasks.iterator()
+            while found.hasNext():
+                # A scan reuses it.
+                yield from self._described([found.next().file().copy()])
 
     def added_paths(self, snapshot_id: int) -> list[str]:
         """The locations of :meth:`added_files`."""
@@ -403,6 +451,11 @@ class IcebergTable:
     def _data_files(self, snapshot_id: int) -> Iterator[Any]:
         self._renew()
         return iter(self._table.snapshot(snapshot_id).addedDataFiles(self._table.io()))
+
+
+def maintains(spark: SparkSession) -> bool:
+    """Whether the catalog maintains its tables by itself, by declaration."""
+    return spark.conf.get(f"{PREFIX}{MAINTENANCE}", "") == BY_CATALOG
 
 
 def _partitions(table: Any) -> list[str]:

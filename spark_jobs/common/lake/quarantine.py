@@ -178,19 +178,19 @@ class BatchQuarantine(Quarantine):
 
     def _line(self) -> list[Rejections]:
         """What ``main`` held, newest first, as far as that is kept; at last nothing, if all is."""
-        kept = list(self.table.snapshots(MAIN))
+        kept = list(self.table.line())
         line = [held_in([snapshot.summary]) for snapshot in kept if REJECTED in snapshot.summary]
         return line if kept and self.table.parent(kept[-1].id) is not None else [*line, NO_REJECTIONS]
 
     def _held(self) -> Rejections:
-        return held_in(snapshot.summary for snapshot in self.table.snapshots(MAIN))
+        return held_in(snapshot.summary for snapshot in self.table.line())
 
     def _staged(self, writer: str, rejected: Rejections) -> int | None:
         """The writer's snapshot that holds what is missing on ``main`` of ``rejected``, and no more."""
         branch = list(self.table.snapshots(writer))
         for number, snapshot in enumerate(branch):
             if REJECTED in snapshot.summary and held_in([snapshot.summary]) == rejected:
-                before = held_in(earlier.summary for earlier in branch[number + 1 :])
+                before = held_in(earlier.summary for earlier in self.table.line(writer, number + 1))
                 return snapshot.id if before == self._held() else None
         return None
 

@@ -340,7 +340,7 @@ class WriterLease:
 
     def published_by(self) -> tuple[int, str]:
         """The newest epoch on ``main`` and its writer's branch; 0 and "" without one."""
-        summaries = (snapshot.summary for snapshot in self.table.snapshots(MAIN))
+        summaries = (snapshot.summary for snapshot in self.table.line())
         newest = next((s for s in summaries if EPOCH in s), {})
         return int(newest.get(EPOCH, 0)), newest.get(WRITER, "")
 

@@ -240,6 +240,7 @@ class Change:
             made = leaving.said_of(result).after(self.plan, self.stream.removed_before(now))
             closed = LoadedRows.all_of(self.plan.closes, now.ends)
             address = self.stream.record(made, loaded_from(coming.written.runs).union(closed))
+            now = self.stream.recorded(now)
             summary = self.stream.summary(now, rejections, made, address, leaving.malformed)
 
             def of_head(found: int, expected: int | None = head, state: Said = summary) -> Said | None:

@@ -30,11 +30,13 @@ from sluice.core.tables.summary import (
     OF_WRITER,
 )
 from spark_jobs.common.consumer import state
+from spark_jobs.common.consumer.batch_log import BatchLogWriter, newest_batches
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake.followed import documents
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.lake.loaded_rows import LoadedRowsStore
 from spark_jobs.common.lake.written.read_offsets import OffsetReader
 
 
@@ -64,15 +66,27 @@ class ChangedStream:
         self.spec, self.plan, self._reader = spec, plan, reader
         self.table = IcebergTable(spark, spec.table)
         self._client = client_of(platform)
+        self._is_by_catalog = platform.lake.is_maintained_by_catalog
         self._topic = Topic(platform.kafka, spec.topic.name)
 
     def now(self) -> StreamState:
         """As of ``main`` now."""
         self.table.refresh()
-        rows_of = partial(state.rows_of, self.table, self._reader, self._client)
-        found = state.read(self.table.snapshots(MAIN), rows_of, self.spec.table)
+        found = state.of_main(self.table, self._reader, self._client)
         named = replace(found.changes, rewrites=Rewrites.of(self.table.properties()))
         return replace(found, changes=named)
+
+    def recorded(self, now: StreamState) -> StreamState:
+        """``now``, for a change on top of it. Where the catalog expires snapshots by itself, the newest
+        batches and their loaded rows are recorded: the change's snapshot may be the only one that is left.
+        Raises botocore's errors."""
+        if not self._is_by_catalog or not now.unrecorded:
+            return now
+        place, count = self.table.documents(), len(now.unrecorded)
+        LoadedRowsStore(self._client, place).record(f"change-{uuid4().hex}", now.unrecorded)
+        log_ms = self.table.metadata_log()
+        BatchLogWriter(self._client, place).record(newest_batches(self.table, count, log_ms))
+        return replace(now, recorded=now.recorded + count, unrecorded=[])
 
     def followed(self, digest: str) -> str:
         """The text of the schema with this digest that the table follows; empty for the declared one. Raises
@@ -151,7 +165,7 @@ class ChangedStream:
         """Return the properties of the change's snapshot on top of ``now``. ``malformed``: records that leave
         the quarantine."""
         removed = address if result.removed or result.reverts else ""
-        kept = [snapshot.summary for snapshot in self.table.snapshots(MAIN)]
+        kept = [snapshot.summary for snapshot in self.table.line()]
         newest = next(summary for summary in kept if KIND in summary)
         out = malformed_out(kept, malformed, BATCHES)
         carried = {key: newest[key] for key in OF_WRITER if key in newest}

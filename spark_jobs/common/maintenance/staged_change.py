@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,11 +18,12 @@ from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.rewrites import id_of_change
 from sluice.core.tables.storage import REWRITE_ID
 from sluice.core.tables.summary import CHANGE_ID
+from spark_jobs.common.lake import state_property
 from spark_jobs.common.lake.clock import committing
 from spark_jobs.common.lake.data_files.schema import other_columns
 from spark_jobs.common.lake.expected_refs import CommitRefused
 from spark_jobs.common.lake.followed.documents import followed_digest
-from spark_jobs.common.lake.iceberg import not_removed, with_properties
+from spark_jobs.common.lake.iceberg import maintains, not_removed, with_properties
 from spark_jobs.common.lake.written.added_file import BOUNDED, AddedFile, read
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition, is_in
 from spark_jobs.common.lake.written.written_batch import SOURCE_COLUMNS, WrittenBatch
@@ -210,10 +212,25 @@ class StagedChange(StagedFiles):
                 self._rewrite_manifests(transaction, properties)
                 with_properties(transaction.newFastAppend(), {**said, **properties}).commit()
                 self._name_rewrite(transaction, rewrite)
+                self._say_state(transaction)
                 self._swap(transaction)
         except CommitRefused:
             return False
         return True
+
+    def _say_state(self, transaction: Any) -> None:
+        table = transaction.table()
+        text = self._jvm.org.apache.iceberg.SnapshotParser.toJson(table.currentSnapshot())
+        is_by_catalog = maintains(self._spark)
+        said, outdated = state_property.moved_to(json.loads(text), table.properties(), is_by_catalog)
+        if not said and not outdated:
+            return
+        update = transaction.updateProperties()
+        for name, value in said.items():
+            update.set(name, value)
+        for name in outdated:
+            update.remove(name)
+        update.commit()
 
     def _check_schema(self, table: Any) -> None:
         # Rows that come would lack fields that the table has by now.

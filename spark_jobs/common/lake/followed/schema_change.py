@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -82,15 +82,19 @@ def remove_schemas(jvm: Any, builder: Any, base: Any, expired: Any, kept: Collec
     unused = found - used - {*kept, int(base.currentSchemaId()), min(found)}
     if not unused:
         return
-    ids = jvm.java.util.HashSet()
-    for number in unused:
-        ids.add(number)
     # Public, and the builder's own method is not.
-    jvm.org.apache.iceberg.MetadataUpdate.RemoveSchemas(ids).applyTo(builder)
+    jvm.org.apache.iceberg.MetadataUpdate.RemoveSchemas(java_set(jvm, unused)).applyTo(builder)
 
 
 def java_map(jvm: Any, values: Mapping[str, str]) -> Any:
     found = jvm.java.util.HashMap()
     for name, value in values.items():
         found.put(name, value)
+    return found
+
+
+def java_set(jvm: Any, values: Iterable[int | str]) -> Any:
+    found = jvm.java.util.HashSet()
+    for value in values:
+        found.add(value)
     return found

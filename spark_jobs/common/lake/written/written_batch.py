@@ -66,6 +66,12 @@ class WrittenBatch:
         tables = self._read([*(file.stats.path for file in files), *self.staged])
         return sorted(runs_of(pyarrow.concat_tables(tables))) if tables else []
 
+    def runs_at(self, offsets: OffsetRanges) -> list[Run]:
+        """As :attr:`runs`, of the rows at these offsets."""
+        files = [file for file in self.files if not file.is_external and file.stats.may_contain(offsets)]
+        tables = self._read([file.stats.path for file in files])
+        return sorted(run for table in tables for run in runs_of(table.filter(_mask(table, offsets))))
+
     def runs_without(self, offsets: OffsetRanges) -> list[Run]:
         """As :attr:`runs`, of the rows that are not at these offsets."""
         found = []
@@ -77,11 +83,7 @@ class WrittenBatch:
             elif not file.is_external:
                 unclear.append(file.stats.path)
         for table in self._read(unclear):
-            staying = numpy.ones(table.num_rows, bool)
-            partitions, values = (table[name].to_numpy() for name in COLUMNS)
-            for number, ranges in offsets.partitions.items():
-                staying &= ~((partitions == number) & is_in(values, ranges))
-            found += runs_of(table.filter(pyarrow.array(staying)))
+            found += runs_of(table.filter(pyarrow.compute.invert(_mask(table, offsets))))
         return sorted(found)
 
     def _read(self, paths: list[str]) -> list[pyarrow.Table]:
@@ -89,6 +91,15 @@ class WrittenBatch:
         columns = COLUMNS if self.found_runs is not None else COLUMNS + SOURCE_COLUMNS
         self.tables.update(zip(missing, self.reader.tables(missing, columns), strict=True))
         return [self.tables[path] for path in paths]
+
+
+def _mask(rows: pyarrow.Table, offsets: OffsetRanges) -> pyarrow.Array:
+    """Which of ``rows`` are at these offsets."""
+    found = numpy.zeros(rows.num_rows, bool)
+    partitions, values = (rows[name].to_numpy() for name in COLUMNS)
+    for number, ranges in offsets.partitions.items():
+        found |= (partitions == number) & is_in(values, ranges)
+    return pyarrow.array(found)
 
 
 def runs_of(rows: pyarrow.Table) -> list[Run]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from sluice.core.error_codes import ErrorCode
@@ -14,11 +15,14 @@ from sluice.core.errors import Refused
 from sluice.core.offsets.deduplication import LoadedRows
 from sluice.core.offsets.quarantine import Rejections
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.batches import Snapshot
 from sluice.core.tables.summary import CHANGE_DOCUMENT, LEADER_EPOCHS
 from spark_jobs.common.consumer import state
 from spark_jobs.common.consumer.state import StreamState
+from spark_jobs.common.lake import state_property
 from spark_jobs.common.lake.loaded_rows import BatchRows
+from spark_jobs.common.lake.written.added_file import AddedFile
 from spark_jobs.common.spark.failures import Unrecoverable
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
@@ -145,6 +149,88 @@ def test_snapshots_that_were_expired_too_early_are_named() -> None:
 def test_snapshots_without_any_state_are_no_new_stream(summary: dict[str, str]) -> None:
     with raising(Unrecoverable, "raw.trips"):
         read([Snapshot(1, 1, summary)])
+
+
+def said_of(snapshot: Snapshot) -> Snapshot:
+    """A snapshot, as a table's properties say it."""
+    described = {"snapshot-id": snapshot.id, "timestamp-ms": snapshot.at_ms, "summary": snapshot.summary}
+    found = state_property.snapshot_in(state_property.properties_of(described))
+    assert found is not None
+    return Snapshot(found["snapshot-id"], found["timestamp-ms"], found["summary"])
+
+
+REWRITE = Snapshot(100, 100, {"operation": "replace"})
+
+
+def test_the_newest_snapshot_is_enough_where_each_batch_is_recorded() -> None:
+    """A managed catalog has left its own rewrite, and the table's property says what was before it."""
+    newest = history(3, recorded=2)[0]
+    of_rewrite = state.read([REWRITE, said_of(newest)], lambda _: rows(20, 30), "raw.trips")
+    assert of_rewrite == state.read([newest], lambda _: rows(20, 30), "raw.trips")
+    assert (of_rewrite.recorded, of_rewrite.rejected.count, of_rewrite.ends) == (2, 3, {0: 30})
+    assert [batch.offsets.count for batch in of_rewrite.unrecorded] == [10]
+
+
+def test_the_rows_of_a_batch_that_has_expired_are_those_that_the_table_has_at_its_offsets() -> None:
+    """In a file of another program, with rows of other batches, partitions and programs."""
+    places = [
+        (0, 19, A, 19),
+        (0, 20, A, 10),
+        (0, 21, A, 10),
+        (0, 30, A, 30),
+        (1, 20, A, 20),
+        (0, 22, None, None),
+    ]
+    names = ["_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset"]
+    columns = dict(zip(names, map(list, zip(*places, strict=True)), strict=True))
+    file = AddedFile(FileStats("s3://w/f", 0, 1, 19, 30, 6), A, A, 10, 30, 1)
+    later = AddedFile(FileStats("s3://w/later", 0, 0, 40, 41, 2), A, A, 40, 40, 0)
+    table: Any = SimpleNamespace(
+        summary=lambda snapshot: {"sluice.offset-ranges": '{"0": [20, 30]}'},
+        is_kept=lambda snapshot: False,
+        files_from=lambda offset: iter([file, later]) if offset == 20 else pytest.fail(f"{offset}"),
+    )
+
+    def tables(paths: list[str], columns_: object) -> list[pa.Table]:
+        assert paths == ["s3://w/f"]
+        return [pa.table(columns)]
+
+    reader: Any = SimpleNamespace(tables=tables)
+    found = state.rows_of(table, reader, MemoryS3().as_client(), 1)
+    assert found == LoadedRows({A: OffsetRanges.of({0: [(10, 12)]})})
+
+
+@pytest.mark.parametrize("offset", [29, 30])
+def test_rows_behind_a_state_that_only_the_property_says_are_no_state_to_go_on_from(offset: int) -> None:
+    """A version of Sluice that knows no such property published them, and did not move it."""
+    newest = said_of(history(3, recorded=2)[0])
+    mixed = AddedFile(FileStats("s3://w/f", 0, 1, 0, 40, 3), None, None, None, None, 3)
+    every = pa.table(
+        {
+            "_kafka_partition": [0, 0],
+            "_kafka_offset": [0, offset],
+            "_source_id": pa.nulls(2, pa.string()),
+            "_source_base_offset": pa.nulls(2, pa.int64()),
+        }
+    )
+
+    def tables(paths: list[str], columns: list[str]) -> list[pa.Table]:
+        return [every.select(columns) for _ in paths]
+
+    table: Any = SimpleNamespace(
+        name="raw.trips",
+        line=lambda: iter([REWRITE, newest]),
+        snapshots=lambda ref: iter([REWRITE]),
+        summary=lambda snapshot: newest.summary,
+        is_kept=lambda snapshot: False,
+        files_from=lambda offset: iter([mixed]),
+    )
+    reader: Any = SimpleNamespace(tables=tables)
+    if offset < 30:
+        assert state.of_main(table, reader, MemoryS3().as_client()).ends == {0: 30}
+        return
+    with raising(Unrecoverable, "raw.trips", "sluice.state", "0=[30,31)", "s3://w/f", "Fix: "):
+        state.of_main(table, reader, MemoryS3().as_client())
 
 
 def test_what_the_next_writer_reads_does_not_expire() -> None:
