@@ -309,8 +309,8 @@ def manifest(world: World) -> Path:
     return world.manifests()[0]
 
 
-# PyIceberg takes the last byte of a manifest list, of the marker behind the records, from beyond the file; of a
-# manifest its list has the length.
+# PyIceberg takes the last byte of a manifest list, of the marker behind the records, from beyond the file; a
+# manifest has its length in the list.
 @pytest.mark.parametrize(
     ("place", "cut"),
     [*product((manifest, World.manifest_list), (0, 1, 3, 16, 200)), (manifest, -1)],
