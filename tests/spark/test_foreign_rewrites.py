@@ -182,6 +182,7 @@ def test_a_rewrite_between_batches_is_followed_and_one_under_a_publish_refuses_i
 
 
 @BOTH
+@pytest.mark.exhaustive
 def test_a_stream_goes_on_whose_snapshots_another_client_has_expired(
     managed: Stream, verifying: Verifying
 ) -> None:
@@ -207,7 +208,7 @@ def test_a_stream_goes_on_whose_snapshots_another_client_has_expired(
 
 
 @BOTH
-@pytest.mark.parametrize("newest", ["batch", "change"])
+@pytest.mark.parametrize("newest", ["batch", pytest.param("change", marks=pytest.mark.exhaustive)])
 def test_an_idle_stream_goes_on_of_which_no_snapshot_is_left(
     managed: Stream, verifying: Verifying, newest: str
 ) -> None:
@@ -300,6 +301,7 @@ def test_a_rewrite_that_loses_a_row_is_named_with_its_file(managed: Stream, veri
 
 
 @BOTH
+@pytest.mark.exhaustive
 def test_a_query_can_begin_once_manifests_without_removed_files_are_written(
     managed: Stream, verifying: Verifying
 ) -> None:

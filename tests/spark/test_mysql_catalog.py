@@ -179,6 +179,7 @@ def test_a_server_that_goes_silent_is_given_up(
 
 
 @ON_MYSQL
+@pytest.mark.exhaustive
 def test_a_connection_that_is_kept_sees_what_others_commit(stream: Stream) -> None:
     # At MySQL's usual isolation a transaction reads what was there when it began.
     with closing(Lake.open(stream.services.on_mysql("reader"))) as reader:

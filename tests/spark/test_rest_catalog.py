@@ -182,6 +182,7 @@ def test_a_catalog_restored_to_before_the_columns_takes_no_snapshot_that_has_the
 
 
 @ON_EACH
+@pytest.mark.exhaustive
 def test_a_compaction_is_published_again_if_a_branch_got_a_commit_meanwhile(stream: Stream) -> None:
     """As that of a batch with rejected records, which publishes a second later."""
     for _ in range(6):

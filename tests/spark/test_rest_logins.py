@@ -129,7 +129,7 @@ def test_a_process_that_is_refused_says_so_before_it_makes_a_table(
     assert caught.value.code is ErrorCode.CATALOG_PERMISSION
 
 
-@pytest.mark.parametrize("declared", ["", "lake:write"])
+@pytest.mark.parametrize("declared", ["", pytest.param("lake:write", marks=pytest.mark.exhaustive)])
 def test_a_scope_is_asked_for_and_a_refused_one_is_named(
     spark: SparkSession, logged_in: Open, gate: TokenGate, declared: str
 ) -> None:
