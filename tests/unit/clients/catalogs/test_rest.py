@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyiceberg.catalog.rest import RestCatalog
 
+from sluice.clients.catalogs import rest
 from sluice.clients.catalogs.rest import BoundedCatalog
 from sluice.core.errors import Refused
 from tests.support.raising import raising
@@ -34,3 +35,20 @@ def test_a_login_is_not_led_to_plain_text(said: dict[str, str]) -> None:
     assert BoundedCatalog(declared).uri == "https://eu.catalog.test/api"
     said["uri"] = "http://localhost/api"
     assert BoundedCatalog({**declared, "uri": "http://127.0.0.1/api"}).uri == "http://localhost/api"
+
+
+@pytest.mark.parametrize("key", ["uri", "oauth2-server-uri"])
+def test_a_secret_is_not_sent_before_that_is_known(
+    said: dict[str, str], monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(rest, "RenewedToken", lambda _, address, *__: asked.append(address))
+    declared = {"type": "rest", "uri": "https://catalog.test/api", "credential": "me:hidden"}
+    said[key] = "http://other.test/api"
+    with raising(Refused, key, "http://other.test/api", "Fix: remove"):
+        BoundedCatalog(declared)
+    assert asked == []
+    said[key] = "https://other.test/api"
+    BoundedCatalog(declared)
+    (address,) = asked
+    assert address.startswith("https://other.test/api")
