@@ -183,9 +183,11 @@ class Transactions:
             return request()
         except (KafkaException, SystemError) as error:
             fatal = error if isinstance(error, KafkaException) else error.__cause__
-            if not isinstance(fatal, KafkaException):
+            # Of two errors that callbacks raise at once it may set none ("returned NULL").
+            reasons = [fatal.args[0]] if isinstance(fatal, KafkaException) else self._refusals()
+            if not reasons:
                 raise
-            self._failure = self._failure or fatal.args[0]
+            self._failure = self._failure or reasons[0]
             return 1
 
     def check(self) -> None:
@@ -208,12 +210,13 @@ class Transactions:
         return Undelivered(f"Kafka did not take a transaction of the producer of {self._stream}: {said}")
 
     def _refusals(self) -> list[KafkaError]:
-        """The error for which it dropped records: it may come behind their deliveries. Nothing is committed
-        after one that failed."""
+        """The fatal error, if there is one: it may come behind the deliveries that it ended."""
         try:
-            self._producer.commit_transaction(_ANSWER_SECONDS)
+            # It is open already: librdkafka says so, or why it takes nothing any more.
+            self._producer.begin_transaction()
         except KafkaException as error:
-            return [error.args[0]]
+            found = error.args[0]
+            return [] if found.code() == KafkaError._STATE else [found]
         return []
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:

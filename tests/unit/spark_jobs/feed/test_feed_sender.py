@@ -286,11 +286,27 @@ def test_records_that_a_later_producer_cut_off_are_no_failure_of_this_one(
     broker: Broker, sender: Sender
 ) -> None:
     """librdkafka drops what it has not sent, and says why behind that."""
-    broker.refuses = KafkaError(KafkaError._PURGE_QUEUE)
-    broker.fails["commit"] = [KafkaError(KafkaError._FENCED)]
     send(sender, 1)
+    broker.refuses = KafkaError(KafkaError._PURGE_QUEUE)
+    broker.fails["begin"] = [KafkaError(KafkaError._FENCED)]
     with raising(EpochEnded, "_FENCED"):
         commit(sender)
+
+
+def test_an_error_that_the_client_does_not_set_is_asked_for(
+    broker: Broker, sender: Sender, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def flush(_: float) -> int:
+        raise SystemError("<method 'flush'> returned NULL without setting an exception")
+
+    send(sender, 1)
+    monkeypatch.setattr(broker, "flush", flush)
+    broker.fails["begin"] = [KafkaError(KafkaError._FENCED)]
+    with raising(EpochEnded, "_FENCED"):
+        commit(sender)
+    broker.fails["begin"] = [KafkaError(KafkaError._STATE)]
+    with raising(SystemError, "returned NULL"):
+        sender._transactions._serve(lambda: flush(0))
 
 
 def test_an_unknown_position_that_a_later_producer_has_saved_meanwhile_is_its_own(
