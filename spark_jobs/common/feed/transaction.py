@@ -183,7 +183,7 @@ class Transactions:
             return request()
         except (KafkaException, SystemError) as error:
             fatal = error if isinstance(error, KafkaException) else error.__cause__
-            # Of two errors that callbacks raise at once it may set none ("returned NULL").
+            # It sets none if two callbacks raise one at once ("returned NULL").
             reasons = [fatal.args[0]] if isinstance(fatal, KafkaException) else self._refusals()
             if not reasons:
                 raise
