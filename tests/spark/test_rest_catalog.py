@@ -18,7 +18,6 @@ from sluice.catalog_check.kept import CatalogBroken
 from sluice.catalog_check.trial import Finding
 from sluice.clients.catalogs.errors import NotFromCatalog
 from sluice.clients.catalogs.rest import BoundedCatalog
-from sluice.config.folders import VARIABLE
 from sluice.config.platform_sections.catalog import CHECK_NAMESPACE, REST, SQL
 from sluice.config.reading.toml import ConfigError
 from sluice.core.changes.plan import Action
@@ -33,7 +32,7 @@ from spark_jobs.common.maintenance.compact import compact
 from spark_jobs.common.maintenance.staged_change import StagedChange
 from spark_jobs.common.maintenance.staged_rewrite import StagedRewrite
 from spark_jobs.common.spark.failures import failure_line, known
-from tests.spark.test_schema_changes import EACH, Orders, change_of
+from tests.spark.test_schema_changes import EACH, Orders, change_of, made_orders
 from tests.support.broken_catalogs import BROKEN
 from tests.support.catalog_proxy import CatalogProxy, through
 from tests.support.catalogs import on_each_catalog
@@ -211,12 +210,8 @@ def orders(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[Orders]:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "streams"))
-    services.minio, services.postgres, services.registry  # noqa: B018
     monkeypatch.setattr(Stream, "__init__", partialmethod(Stream.__init__, catalog=request.param))
-    made = Orders(spark, services, tmp_path, "quarantine", ())
-    yield made
-    made.stop()
+    yield from made_orders(spark, services, tmp_path, monkeypatch, ("quarantine", ()))
 
 
 class _EndedError(Exception):

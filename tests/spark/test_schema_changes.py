@@ -228,6 +228,21 @@ def assert_row(row: dict[str, Any], record: Record) -> None:
     assert has_all(simple(own), fastavros(record.value), column), (row, record.value)
 
 
+def made_orders(
+    spark: SparkSession,
+    services: Services,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    how: tuple[str, tuple[str, ...]],
+) -> Iterator[Orders]:
+    """The stream, for a fixture; ``how``: what it does with other versions, and the table's partitions."""
+    monkeypatch.setenv(VARIABLE, str(folder / "streams"))
+    services.minio, services.postgres, services.registry  # noqa: B018
+    found = Orders(spark, services, folder, *how)
+    yield found
+    found.stop()
+
+
 @pytest.fixture(params=[("quarantine", ())])
 def orders(
     spark: SparkSession,
@@ -236,11 +251,7 @@ def orders(
     monkeypatch: pytest.MonkeyPatch,
     request: pytest.FixtureRequest,
 ) -> Iterator[Orders]:
-    monkeypatch.setenv(VARIABLE, str(tmp_path / "streams"))
-    services.minio, services.postgres, services.registry  # noqa: B018
-    found = Orders(spark, services, tmp_path, *request.param)
-    yield found
-    found.stop()
+    yield from made_orders(spark, services, tmp_path, monkeypatch, request.param)
 
 
 @pytest.mark.parametrize("orders", [("stop", ())], indirect=True)

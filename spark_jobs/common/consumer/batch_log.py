@@ -27,6 +27,7 @@ from sluice.ledger.batch_log import (
     span_of,
 )
 from spark_jobs.common.lake.iceberg import IcebergTable
+from spark_jobs.common.lake.loaded_rows import BatchRows, LoadedRowsStore
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -39,6 +40,15 @@ log = logging.getLogger(__name__)
 def newest_batches(table: IcebergTable, count: int, metadata_log: Sequence[int] = ()) -> list[Batch]:
     """Those of ``main``, oldest first. ``metadata_log``: what is to be recorded of a batch's cost."""
     return list(islice(batches_of(table.line(), table.published_at(), metadata_log), count))[::-1]
+
+
+def record(
+    table: IcebergTable, store: LoadedRowsStore, log_of: BatchLogWriter, name: str, rows: Sequence[BatchRows]
+) -> None:
+    """Record the newest batches, of which these are the loaded ``rows``, and the rows before, as ``name``."""
+    store.record(name, rows)
+    # Their snapshots are kept, for their rows.
+    log_of.record(newest_batches(table, len(rows), table.metadata_log()))
 
 
 class BatchLogWriter:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from uuid import uuid4
 
 from py4j.protocol import Py4JJavaError
@@ -39,7 +39,7 @@ from sluice.core.tables.summary import (
     TOPIC,
 )
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_log import BatchLogWriter, newest_batches
+from spark_jobs.common.consumer.batch_log import BatchLogWriter, newest_batches, record
 from spark_jobs.common.consumer.direct.direct_rows import DirectRows
 from spark_jobs.common.consumer.direct.task import Duplicates
 from spark_jobs.common.consumer.start import first_offsets
@@ -122,7 +122,7 @@ class StreamWriter(WriterLease):
             self.state = state.of_main(self.table, self.offset_reader, self.client)
             newest = next((snapshot.summary for snapshot in self.table.snapshots(MAIN)), {})
             self.follows_a_failure = newest.get(KIND) == "epoch-start"
-            recent[:] = self._newest_batches(len(self.state.unrecorded) + KEEP_SNAPSHOTS)
+            recent[:] = newest_batches(self.table, len(self.state.unrecorded) + KEEP_SNAPSHOTS)
             self.store.forget()
             if self.platform.lake.is_maintained_by_catalog and self.state.unrecorded:
                 # The next snapshot would say that their rows are in one before it, which may be gone soon.
@@ -319,12 +319,6 @@ class StreamWriter(WriterLease):
             self._record(name)
 
     def _record(self, name: str) -> None:
-        self.store.record(name, self.state.unrecorded)
-        # Their snapshots are kept, for their rows.
-        count, log_ms = len(self.state.unrecorded), self.table.metadata_log()
-        self.batches.record(self._newest_batches(count, log_ms))
+        record(self.table, self.store, self.batches, name, self.state.unrecorded)
         self.state.recorded += len(self.state.unrecorded)
         self.state.unrecorded = []
-
-    def _newest_batches(self, count: int, metadata_log: Sequence[int] = ()) -> list[Batch]:
-        return newest_batches(self.table, count, metadata_log)

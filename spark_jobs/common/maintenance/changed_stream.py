@@ -30,7 +30,7 @@ from sluice.core.tables.summary import (
     OF_WRITER,
 )
 from spark_jobs.common.consumer import state
-from spark_jobs.common.consumer.batch_log import BatchLogWriter, newest_batches
+from spark_jobs.common.consumer.batch_log import BatchLogWriter, record
 from spark_jobs.common.consumer.followed import ending_of
 from spark_jobs.common.consumer.state import StreamState
 from spark_jobs.common.kafka.offsets import Topic
@@ -82,11 +82,10 @@ class ChangedStream:
         Raises botocore's errors."""
         if not self._is_by_catalog or not now.unrecorded:
             return now
-        place, count = self.table.documents(), len(now.unrecorded)
-        LoadedRowsStore(self._client, place).record(f"change-{uuid4().hex}", now.unrecorded)
-        log_ms = self.table.metadata_log()
-        BatchLogWriter(self._client, place).record(newest_batches(self.table, count, log_ms))
-        return replace(now, recorded=now.recorded + count, unrecorded=[])
+        place = self.table.documents()
+        store, log = LoadedRowsStore(self._client, place), BatchLogWriter(self._client, place)
+        record(self.table, store, log, f"change-{uuid4().hex}", now.unrecorded)
+        return replace(now, recorded=now.recorded + len(now.unrecorded), unrecorded=[])
 
     def followed(self, digest: str) -> str:
         """The text of the schema with this digest that the table follows; empty for the declared one. Raises
