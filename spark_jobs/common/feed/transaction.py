@@ -8,6 +8,9 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from sluice.clients.kafka.errors import is_refused_login, translated
+from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.feed import TRANSACTIONAL_IDS
 from sluice.config.sections.topic import POSITIONS_TOPIC
@@ -82,17 +85,30 @@ class Transactions:
         # Why a record was not taken, or nothing is any more.
         self._failure: KafkaError | None = None
         self._refusal: KafkaError | None = None
-        self._producer = Producer(
-            kafka.librdkafka()
+        # A login that Kafka refuses, of which no request tells.
+        self._login_error: KafkaError | None = None
+        settings = (
+            librdkafka(kafka)
             | SETTINGS
             | {
                 "transactional.id": f"{TRANSACTIONAL_IDS}{stream}",
                 "message.max.bytes": max(max_bytes, POSITIONS_TOPIC.max_message_bytes),
                 "batch.size": min(BATCH_BYTES, max_bytes),
                 "queue.buffering.max.messages": max(100_000, 2 * max_records),
-            },
-            logger=_librdkafka_log(),
+                "error_cb": self._note,
+            }
         )
+        self._renewed = Renewed(kafka, lambda: Producer(settings, logger=_librdkafka_log()))
+        self._producer = self._renewed.client
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the certificate was replaced that this producer logs in with: another one is to be made."""
+        return self._renewed.is_due()
+
+    def _note(self, error: KafkaError) -> None:
+        if is_refused_login(error):
+            self._login_error = error
 
     @property
     def age(self) -> float:
@@ -157,6 +173,8 @@ class Transactions:
                     return False
             else:
                 self.is_open = False
+                # Kafka answered: a connection that it refused has another login by now.
+                self._login_error = None
                 return True
 
     def abort(self) -> None:
@@ -199,6 +217,9 @@ class Transactions:
         said = "; ".join(dict.fromkeys(f"{one.str()} ({one.name()})" for one in reasons))
         if any(one.code() in _OLD_EPOCH for one in reasons):
             return EpochEnded(said, time.time() - self._began_at if self.is_open else 0.0)
+        if self._login_error is not None:
+            # librdkafka would ask with the same login until the time is over.
+            return translated(f"producer of {self._stream}", KafkaException(self._login_error))
         if cause.retriable() and not cause.txn_requires_abort():
             return _Unanswered(f"Kafka has not answered the producer of {self._stream}: {said}")
         return Undelivered(f"Kafka did not take a transaction of the producer of {self._stream}: {said}")
