@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from local.runtime.ports import free_ports, free_range
 from local.runtime.roles import kafka_user
@@ -102,6 +103,18 @@ class LoginBroker:
                     raise AssertionError(f"Kafka did not start ({error}):\n{end}") from error
                 time.sleep(0.2)
 
+    def make_topic(self, name: str) -> None:
+        """A topic of one partition, with the roles' rights on it."""
+        kafka.provision(self.context, [name])
+        admin = AdminClient(kafka.admin_config(self.context))
+        admin.create_topics([NewTopic(name, 1, 1)])[name].result(20)
+
+    def restart(self) -> None:
+        """End all connections."""
+        self._process.terminate()
+        self._process.wait(30)
+        self._start()
+
     def by_token(self, role: str = "consumer") -> Kafka:
         """A role's login by the tokens of an endpoint."""
         user = kafka_user(role)
@@ -137,15 +150,14 @@ class LoginBroker:
         return Kafka(f"127.0.0.1:{self.certificate_port}", "SSL", **found)
 
     def _certificate(self, role: str) -> tuple[Path, Path]:
-        if role not in self._certificates:
-            name = kafka_user(role)
-            self._certificates[role] = self.authority.issue(name, file=f"role-{role}", passphrase=PASSPHRASE)
-        return self._certificates[role]
+        return self._certificates.get(role) or self.renew(role)
 
-    def renew(self, role: str = "consumer", **other: timedelta) -> None:
-        """Replace a role's certificate and key; ``other``: as of :meth:`Authority.issue`."""
-        name = kafka_user(role)
-        self.authority.issue(name, file=f"role-{role}", passphrase=PASSPHRASE, **other)
+    def renew(self, role: str = "consumer", valid: timedelta = timedelta(days=1)) -> tuple[Path, Path]:
+        """Give a role a certificate and a key, in place of those that it has; ``valid``: as of
+        :meth:`Authority.issue`."""
+        made = self.authority.issue(kafka_user(role), file=f"role-{role}", passphrase=PASSPHRASE, valid=valid)
+        self._certificates[role] = made
+        return made
 
     def stop(self) -> None:
         self._process.terminate()

@@ -13,8 +13,8 @@ from sluice.config.reading.toml import ConfigError
 from sluice.core.errors import ClientError
 from spark_jobs.common.spark.failures import Fenced, Unrecoverable
 
-# For an answer of a broker that is there.
-PROBE_SECONDS = 5.0
+# For an answer of a broker that is there: it delays those that refuse.
+PROBE_SECONDS = 6.0
 
 
 @contextmanager

@@ -58,7 +58,7 @@ ERRORS = {
         "has another audience, a certificate that ended or is of another CA. Or the token endpoint refuses "
         "the client, or the brokers' certificate is of a CA that is not declared",
         fix="do what the text says ([logins](your-own-systems.md#kafka)); the stream goes on by itself "
-        "within a minute",
+        "with its runtime's next attempt",
     ),
     ErrorCode.TOPIC_NOT_FOUND: ErrorGuide(
         cause="The topic was never created, or was deleted; of `provision_topic`: while the table has its "

@@ -96,8 +96,8 @@ GUIDES: Mapping[Health, Guide] = {
     ),
     Health.LOGIN_REFUSED: Guide(
         "Kafka refuses its login, its certificate or its token, or no token is given to it. The runtime "
-        "tries it again, once a minute at last; that counts as no restart.",
-        "Do what the message says. It goes on by itself within a minute.",
+        "tries it again, after a minute at most (on Kubernetes six); that counts as no restart.",
+        "Do what the message says. It goes on by itself with the runtime's next attempt.",
     ),
     Health.NODE_LOST: Guide(
         "Its node in the cluster does not answer. Supervision starts it again, elsewhere.",

@@ -195,7 +195,10 @@ def _of_file(kafka: Kafka) -> Token:
     fix = "Fix: let what writes it renew it, or correct sasl_oauthbearer_token_endpoint_url"
     try:
         with Path(path).open("rb") as file:
-            value = file.read(_LONGEST_FILE).decode().strip()
+            value = file.read(_LONGEST_FILE).decode()
+        if value != value.strip():
+            # Java's clients would send it as it is.
+            raise ValueError("it has blanks or a line break around it")
         document = claims(value)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error

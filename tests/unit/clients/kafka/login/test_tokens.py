@@ -118,7 +118,7 @@ def test_the_lifetime_is_that_of_the_answer(lifetime: object, seconds: float) ->
 def test_a_token_of_a_file_is_read_again(tmp_path: Path, clock: list[float]) -> None:
     path = tmp_path / "token"
     first = jwt(iat=clock[0], exp=clock[0] + 10)
-    path.write_text(f"{first}\n")
+    path.write_text(first)
     made = of_file(path)
     assert made.current().value == first
     second = jwt(iat=clock[0] + 6, exp=clock[0] + 16)
@@ -132,6 +132,7 @@ def test_a_token_of_a_file_is_read_again(tmp_path: Path, clock: list[float]) -> 
     [
         (None, "No such file or directory"),
         ("opaque", "it is no JWT"),
+        (f"{jwt(exp=2e9)}\n", "it has blanks or a line break around it"),
         ("a.b!.c", "it is no JWT: its second part is no JSON in base64"),
         (jwt(iat=1), "it does not say until when it is valid (exp)"),
         (jwt(exp=1_800_000_000 - 3_700), "ended 1 h 1 min ago. Fix: let what writes it renew it"),
