@@ -10,11 +10,12 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from sluice.clients.kafka.errors import is_refused_login, translated
 from sluice.clients.kafka.login.certificates import Renewed
-from sluice.clients.kafka.login.properties import librdkafka
+from sluice.clients.kafka.login.properties import check_token, librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.feed import TRANSACTIONAL_IDS
 from sluice.config.sections.topic import POSITIONS_TOPIC
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import ClientError
 from sluice.core.tables.records import Headers
 
 log = logging.getLogger(__name__)
@@ -76,6 +77,7 @@ class Transactions:
     def __init__(self, kafka: Kafka, stream: str, max_bytes: int, max_records: int) -> None:
         """``max_bytes``: of one message; ``max_records``: of one transaction."""
         self.is_open = False
+        self._kafka = kafka
         # Partition -> offset behind the last record that Kafka acknowledged, and its transaction's marker.
         self.ends: dict[int, int] = {}
         self._stream = stream
@@ -158,6 +160,7 @@ class Transactions:
         """Wait until Kafka has acknowledged every record; False if ``gives_up`` before."""
         while self._serve(lambda: self._producer.flush(_FLUSH_SECONDS)):
             self.check()
+            self._check_login()
             if gives_up():
                 return False
         self.check()
@@ -217,12 +220,19 @@ class Transactions:
         said = "; ".join(dict.fromkeys(f"{one.str()} ({one.name()})" for one in reasons))
         if any(one.code() in _OLD_EPOCH for one in reasons):
             return EpochEnded(said, time.time() - self._began_at if self.is_open else 0.0)
-        if self._login_error is not None:
-            # librdkafka would ask with the same login until the time is over.
-            return translated(f"producer of {self._stream}", KafkaException(self._login_error))
+        try:
+            self._check_login()
+        except ClientError as refused:
+            return refused
         if cause.retriable() and not cause.txn_requires_abort():
             return _Unanswered(f"Kafka has not answered the producer of {self._stream}: {said}")
         return Undelivered(f"Kafka did not take a transaction of the producer of {self._stream}: {said}")
+
+    def _check_login(self) -> None:
+        """Raise why the login is refused: librdkafka asks with the same one until the time is over."""
+        if self._login_error is not None:
+            raise translated(f"producer of {self._stream}", KafkaException(self._login_error))
+        check_token(self._kafka)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         self._failure = self._failure or error

@@ -14,7 +14,7 @@ from sluice.core.errors import ClientError
 from spark_jobs.common.spark.failures import Fenced, Unrecoverable
 
 # For an answer of a broker that is there: it delays those that refuse.
-PROBE_SECONDS = 6.0
+PROBE_SECONDS = 10.0
 
 
 @contextmanager

@@ -268,6 +268,20 @@ def test_an_endpoint_that_is_away_is_no_refused_login(
     assert KafkaAdmin(login).find(TOPIC) is not None
 
 
+@pytest.mark.exhaustive
+def test_a_token_that_is_refused_under_a_producer_that_stays(tokens: LoginBroker) -> None:
+    tokens.tokens.lifetime = LIFETIME
+    sent = Transactions(unshared(tokens.by_token("producer")), "feed-2", 100_000, 1000)
+    sent.fence(lambda: False)
+    tokens.tokens.failure = 401
+    with raising(LoginRefused, "token endpoint", "answered 401"):
+        for number in range(200):
+            assert sent.send(TOPIC, b"%d" % number, None, 0)
+            sent.flush(lambda: False)
+            sent.commit(lambda: False)
+            time.sleep(0.1)
+
+
 def test_a_missing_right_is_no_refused_login(broker: LoginBroker) -> None:
     with raising(Exception, "authorization failed", "Fix: check [kafka]") as caught:
         KafkaAdmin(broker.by_certificate("reader"), 6).describe("unknown-topic-of-others")

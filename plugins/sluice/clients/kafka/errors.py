@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
-from sluice.core.error_codes import ErrorCode, code_in
+from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 
 # librdkafka retries a rejected login, and reports it to ``error_cb`` only.
@@ -17,10 +17,17 @@ MISSING_RIGHT = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
+# What librdkafka says of any error in its callback; and when a session ends, or its connection, just when it
+# is to be prolonged: the next connection logs in.
+_PASSING = (
+    "OAuth callback raised exception",
+    "Request not valid in current SASL state",
+    "Broker transport failure",
+)
 # Words of OpenSSL about a certificate of either side; a connection that ends in its handshake has none.
 _CERTIFICATE = ("certificate verify failed", "alert", "certificate_verify_failed", "no peer certificate")
 _CONNECTION = frozenset({KafkaError._SSL, KafkaError._TRANSPORT})
-_LOST = frozenset({KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN})
+_LOST = REFUSED_LOGIN | {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
 _FIXES = (
     (
         ("certificate verify failed", "certificate_verify_failed"),
@@ -55,9 +62,10 @@ def login_fix(text: str) -> str:
 
 
 def is_refused_login(error: KafkaError) -> bool:
-    """Whether a login is the reason, and not that nothing answered when a token was asked for."""
+    """Whether a login is the reason. Not that a token could not be had: librdkafka does not say why, and its
+    ``Tokens`` do."""
     if error.code() in REFUSED_LOGIN:
-        return code_in(error.str()) is not ErrorCode.KAFKA_UNREACHABLE
+        return not any(text in error.str() for text in _PASSING)
     return error.code() in _CONNECTION and is_about_certificates(error.str())
 
 

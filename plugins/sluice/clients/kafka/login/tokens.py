@@ -60,6 +60,8 @@ class Tokens:
         self._kafka = kafka
         self._lock = threading.Lock()
         self._token: Token | None = None
+        # Why no other one was given when it was asked for last.
+        self._refusal: LoginRefused | None = None
         if kafka.sasl_mechanism == AWS_MSK_IAM:
             self._fetch: Callable[[Kafka], Token] = _of_msk
         else:
@@ -73,14 +75,17 @@ class Tokens:
             if self._token is not None and self._token.is_fresh(now):
                 return self._token
             try:
-                self._token = self._fetch(self._kafka)
-            except ClientError:
+                self._token, self._refusal = self._fetch(self._kafka), None
+            except ClientError as error:
+                self._refusal = error if isinstance(error, LoginRefused) else None
                 if self._token is None or not self._token.began <= now < self._token.ends:
                     raise
             return self._token
 
     def remark(self) -> str:
-        """What of the newest token explains that a broker refuses it; empty if nothing does."""
+        """Why a broker refuses the newest token, or there is none; empty if that is not known."""
+        if self._refusal is not None:
+            return str(self._refusal)
         return "" if self._token is None else clock_remark(self._token.value, self._token.began)
 
 

@@ -78,6 +78,23 @@ def test_a_token_is_given_while_it_is_valid_and_the_endpoint_is_away(
         made.current()
 
 
+def test_a_refusal_is_remembered_until_a_token_is_given(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    at = clock[0]
+    made = of_endpoint(
+        monkeypatch, [Token("one", at, at + 10), LoginRefused("no"), Token("two", at + 9, at + 19)]
+    )
+    made.current()
+    assert made.remark() == ""
+    clock[0] = at + 8
+    assert made.current().value == "one"
+    assert made.remark() == "no"
+    clock[0] = at + 9
+    assert made.current().value == "two"
+    assert made.remark() == ""
+
+
 def test_a_clock_that_was_set_back_gets_another_token(
     monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
