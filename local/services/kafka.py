@@ -22,6 +22,7 @@ from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
 from local.runtime.roles import kafka_rules, kafka_user
 from local.runtime.supervisord import Program
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform import ROLES
 from sluice.config.platform_sections.kafka import Kafka
 
@@ -150,7 +151,7 @@ def program(context: Context) -> Program:
 def admin_config(context: Context) -> dict[str, Any]:
     """librdkafka's configuration for the superuser; for set-up and tests only."""
     password = context.secrets["kafka_admin"]
-    return Kafka(context.network.bootstrap_servers, "SASL_PLAINTEXT", "PLAIN", ADMIN, password).librdkafka()
+    return librdkafka(Kafka(context.network.bootstrap_servers, "SASL_PLAINTEXT", "PLAIN", ADMIN, password))
 
 
 def _admin(context: Context) -> AdminClient:

@@ -15,6 +15,7 @@ from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, minio, postgres, replay, streams
 from sluice.cli.airflow_api import TIMEOUT_SECONDS, Airflow
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.polling import wait_for
 from sluice.config import platform
 from sluice.config import streams as stream_files
@@ -110,7 +111,7 @@ class BaseStack(ABC):
 
     def kafka(self, role: str) -> dict[str, Any]:
         """librdkafka's settings with a role's rights; `admin` is the superuser (not of an external Kafka)."""
-        return kafka.admin_config(self.context) if role == "admin" else self.platform(role).kafka.librdkafka()
+        return kafka.admin_config(self.context) if role == "admin" else librdkafka(self.platform(role).kafka)
 
     def lake(self, role: str) -> Lake:
         return self.systems(role).lake

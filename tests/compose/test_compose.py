@@ -64,8 +64,9 @@ def topic(platform: Project) -> str:
 
 TOPIC = """
 from confluent_kafka.admin import AdminClient, ConfigResource
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config import platform
-kafka = platform.load("airflow").kafka.librdkafka()
+kafka = librdkafka(platform.load("airflow").kafka)
 admin, name = AdminClient(kafka), "nyc-avro-topic"
 partitions = admin.list_topics(name, timeout=30).topics[name].partitions
 [config] = admin.describe_configs([ConfigResource("topic", name)]).values()

@@ -24,6 +24,7 @@ from local.stack.stack import wait_until
 from sluice.clients.kafka import reader as kafka_reader
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.kafka.reader import Result
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.query import Query, TimeWindow
@@ -221,7 +222,7 @@ def test_a_writer_whom_an_earlier_one_put_out_comes_back(place: StreamPosition) 
     writer = place.writer(2)
     late = Producer(
         {
-            **place.writes.librdkafka(),
+            **librdkafka(place.writes),
             "transactional.id": committed_batch.transactional_id(STREAM, QUERY, place.topic),
             "log_level": 0,
         }

@@ -22,6 +22,7 @@ from local.stack.stack import wait_until
 from sluice.clients.kafka import progress
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.clients.kafka.broker_topics import BrokerTopics
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.kafka.progress import ProgressReader
 from sluice.clients.kafka.query_progress import (
     ActivityEvent,
@@ -216,7 +217,7 @@ def batch(number: int, at: float, query: str = "q") -> Progress:
 
 def send(services: Services, stream: str, *entries: Entry) -> None:
     """Entries with the timestamps of their moments."""
-    producer = Producer({**services.stack.platform("consumer").kafka.librdkafka(), "linger.ms": 5})
+    producer = Producer({**librdkafka(services.stack.platform("consumer").kafka), "linger.ms": 5})
     for entry in entries:
         at = int(moment_of(entry) * 1000)
         producer.produce(TOPIC, to_json(entry), record_key(stream, entry.query), timestamp=at)
@@ -280,7 +281,7 @@ def test_only_the_consumer_may_write_and_only_who_shows_it_may_read(services: Se
         def delivered(error: KafkaError | None, message: Message, role: str = role) -> None:
             errors[role] = error
 
-        producer = Producer({**platform.kafka.librdkafka(), "log_level": 2})
+        producer = Producer({**librdkafka(platform.kafka), "log_level": 2})
         producer.produce(topic, to_json(batch(0, now)), record_key(role, "q"), on_delivery=delivered)
         producer.flush(10)
         if role in ("airflow", "reader"):

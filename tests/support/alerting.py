@@ -15,6 +15,7 @@ ALERTING = frozenset(
         Health.SOURCE_UNAVAILABLE,
         Health.WAITING_FOR_TRANSACTION,
         Health.INCOMPATIBLE_SCHEMA,
+        Health.LOGIN_REFUSED,
         Health.IMAGE_MISSING,
         Health.QUOTA_EXCEEDED,
         Health.UNSCHEDULABLE,

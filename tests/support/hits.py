@@ -9,6 +9,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config import streams
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from spark_jobs.common.consumer.run import ConsumerRun
@@ -43,7 +44,7 @@ class Hits(Stream):
 
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
-        topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
+        topic.admin = AdminClient({**librdkafka(self.platform.kafka), "log_level": 0})
         decode = lambda rows: hits(rows, self.struct)  # noqa: E731
         return kind(self.spark, self.platform, self.spec, self.rows_of(decode), topic)
 

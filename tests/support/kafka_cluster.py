@@ -28,6 +28,7 @@ from local.services import kafka
 from local.stack.stack import Stack, wait_until
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.responses import Moving
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from tests.support.jvm import QUICK
 
@@ -60,7 +61,7 @@ class KafkaCluster:
 
     @property
     def config(self) -> dict[str, Any]:
-        return self.kafka.librdkafka()
+        return librdkafka(self.kafka)
 
     def make_topic(
         self,

@@ -17,6 +17,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
 from sluice.clients.catalogs.glue import BoundedGlue
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.config.platform import Platform
@@ -104,7 +105,7 @@ class Stream:
     def writer(self, kind: Callable[..., StreamWriter] = StreamWriter) -> StreamWriter:
         topic = Topic(self.platform.kafka, self.spec.topic.name)
         # Silent: it outlives brokers that tests end.
-        topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
+        topic.admin = AdminClient({**librdkafka(self.platform.kafka), "log_level": 0})
         return kind(self.spark, self.platform, self.spec, self.rows_of(), topic)
 
     def rows_of(self, decode: Decode | None = None) -> DirectSource:

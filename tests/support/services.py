@@ -26,6 +26,7 @@ from local.runtime.supervisord import Program
 from local.services import kafka, minio, postgres, registry, rest_catalog
 from local.setup.optional import ensure_registry, ensure_rest_catalog
 from local.stack.stack import Stack, wait_until
+from sluice.clients.kafka.login.properties import java
 from sluice.config import platform
 from sluice.config.platform import ROLES, Platform
 from sluice.config.platform_sections.catalog import GLUE, MYSQL, REST, SQL
@@ -163,7 +164,7 @@ class Services:
         """The options of Spark's Kafka source, as the superuser."""
         user, password = self.kafka["sasl.username"], self.kafka["sasl.password"]
         server = replace(self.stack.platform("consumer").kafka, username=user, password=password)
-        return {f"kafka.{key}": value for key, value in server.java().items()}
+        return {f"kafka.{key}": value for key, value in java(server).items()}
 
     def send(self, topic: str, values: dict[int, list[bytes]]) -> None:
         """Records without keys: partition -> values."""

@@ -15,6 +15,7 @@ import time
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
+from sluice.clients.kafka.login.properties import java
 from sluice.config import platform as platforms
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.process import run_process
@@ -33,7 +34,7 @@ def main(topic: str) -> int:
             "RocksDBStateStoreProvider",
         }
         spark = session.start("watched", platform, 1, settings)
-        options = {f"kafka.{key}": value for key, value in platform.kafka.java().items()}
+        options = {f"kafka.{key}": value for key, value in java(platform.kafka).items()}
         counts = (
             spark.readStream.format("kafka")
             .options(**options, subscribe=topic, startingOffsets="earliest", maxOffsetsPerTrigger="20")

@@ -16,6 +16,7 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config import streams
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.lake import CATALOG
@@ -61,7 +62,7 @@ class Wiki(Stream):
     ) -> StreamWriter:
         """``decode``, ``kind``: in place of the stream's own."""
         topic = Topic(self.platform.kafka, self.spec.topic.name)
-        topic.admin = AdminClient({**self.platform.kafka.librdkafka(), "log_level": 0})
+        topic.admin = AdminClient({**librdkafka(self.platform.kafka), "log_level": 0})
         usual: Decode = lambda rows: changes(rows, self.struct)  # noqa: E731
         return kind(self.spark, self.platform, self.spec, self.rows_of(decode or usual), topic)
 

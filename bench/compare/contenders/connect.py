@@ -21,6 +21,7 @@ from local.runtime.roles import WAREHOUSE
 from local.services import minio, postgres
 from local.setup.jar_sets import ensure_jars
 from local.stack.stack import wait_until
+from sluice.clients.kafka.login.properties import java
 from sluice.config.reading.files import write_private
 
 COMMIT_SECONDS = 5
@@ -141,7 +142,7 @@ class Connect:
         ]
 
     def _worker(self, folder: Path) -> dict[str, str]:
-        login = self.bench.superuser().java()
+        login = java(self.bench.superuser())
         clients = ("", "producer.", "consumer.", "admin.")
         return {
             **{f"{client}{key}": value for client in clients for key, value in login.items()},
@@ -182,7 +183,7 @@ class Connect:
             "iceberg.tables": self.table,
             "iceberg.control.topic": self.control_topic,
             "iceberg.control.commit.interval-ms": str(COMMIT_SECONDS * 1000),
-            **{f"iceberg.kafka.{key}": value for key, value in self.bench.superuser().java().items()},
+            **{f"iceberg.kafka.{key}": value for key, value in java(self.bench.superuser()).items()},
             **{f"iceberg.catalog.{key}": value for key, value in catalog.items()},
         }
 

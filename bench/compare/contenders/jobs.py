@@ -23,6 +23,7 @@ from bench.compare.stack import LIMIT_SECONDS, BenchStack, phase, tail
 from local.runtime.roles import SOURCE, WAREHOUSE
 from local.stack.stack import wait_until
 from sluice.airflow.operators.load.produce import java_options
+from sluice.clients.kafka.login.properties import java
 from sluice.clients.s3.objects import Bucket
 from sluice.config.sending_rules import SendingRules
 from sluice.config.stream import ENTRY_POINT
@@ -219,7 +220,7 @@ class Plain:
     def settings(self, topic: str, **more: Any) -> Path:
         """The file that says what plain.py is to do."""
         # The superuser's login: the roles' rights are those of Sluice's own jobs.
-        kafka = {f"kafka.{key}": value for key, value in self.bench.superuser().java().items()}
+        kafka = {f"kafka.{key}": value for key, value in java(self.bench.superuser()).items()}
         common = {"kafka": kafka, "s3a": self.bench.s3a(), "tuned": self.tuned, "schema": schema_text()}
         return self.bench.write_settings(self.name, {**common, "topic": topic, **more})
 

@@ -36,6 +36,7 @@ class ErrorCode(StrEnum):
     OFFSETS_MISSING = "SLU-207", "Offsets missing without a reason"
     LOG_TRUNCATED = "SLU-208", "Log truncated"
     TRANSACTION_OPEN = "SLU-209", "Transaction does not end"
+    KAFKA_LOGIN = "SLU-210", "Kafka login refused"
     S3_UNREACHABLE = "SLU-211", "S3 unreachable"
     S3_PERMISSION = "SLU-212", "S3 permission denied"
     OBJECT_NOT_FOUND = "SLU-213", "Object not found"
@@ -123,6 +124,7 @@ class ErrorCode(StrEnum):
     HEALTH_FLAPPING = "SLU-614", "Health: flapping"
     HEALTH_WAITING_FOR_TRANSACTION = "SLU-615", "Health: waiting for a transaction"
     HEALTH_INCOMPATIBLE_SCHEMA = "SLU-616", "Health: incompatible schema"
+    HEALTH_LOGIN_REFUSED = "SLU-617", "Health: login refused"
     # Queries and sinks.
     SINK_WRITE_FAILED = "SLU-701", "Sink write failed"
     PARTIAL_SNAPSHOT_READ = "SLU-702", "Query read a part of a snapshot"

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from sluice.clients.catalogs.vended import client_of
 from sluice.clients.kafka.consumers import topic_offsets
+from sluice.clients.kafka.login.properties import check_token
 from sluice.clients.registry.schemas import RegistrySchemas
 from sluice.config import platform as platforms
 from sluice.config import streams
@@ -33,6 +34,7 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.avro import AvroSchema
 from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
+from spark_jobs.common.kafka.login import explained
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables, tables
 from spark_jobs.common.lake.followed import documents
@@ -67,32 +69,36 @@ def run(name: str) -> int:
     """Run the consumer of stream ``name`` until SIGTERM or SIGINT; return the exit code of run_process."""
 
     def consume(stop: threading.Event) -> None:
-        spec = streams.load(name)
-        platform = platforms.load("consumer")
-        settings = SETTINGS
-        if not spec.decode:
-            settings = settings | WITH_DECODER
-            leave_out_pandas()
-        # A topic of others has as many as it has.
-        partitions = spec.topic.partitions or len(topic_offsets(platform.kafka, spec.topic.name))
-        spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
-        registry = registry_of(spec, platform)
-        known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-        followed = ensure_table(spark, platform, spec)
-        decoder, follower = decoding(spec, registry, followed), follower_of(spec, registry)
-        rows_of = DirectSource(spark, platform, spec, decoder, follower)
-        topic = Topic(platform.kafka, spec.topic.name)
-        writer = StreamWriter(spark, platform, spec, rows_of, topic)
-        with progress_listener.attach(spark, platform, name):
-
-            def work() -> None:
-                # At each failover: the catalog may have been restored, or have another table by now.
-                known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
-                ConsumerRun(spark, platform, spec, writer, writer.acquire()).until(stop)
-
-            run_with_lease(writer, work)
+        spec, platform = streams.load(name), platforms.load("consumer")
+        with explained(platform.kafka):
+            _consume(spec, platform, stop)
 
     return run_process(f"the consumer of {name}", consume)
+
+
+def _consume(spec: StreamSpec, platform: platforms.Platform, stop: threading.Event) -> None:
+    name, settings = spec.name, SETTINGS
+    if not spec.decode:
+        settings = settings | WITH_DECODER
+        leave_out_pandas()
+    # A topic of others has as many as it has.
+    partitions = spec.topic.partitions or len(topic_offsets(platform.kafka, spec.topic.name))
+    spark = session.start(f"sluice {name} consumer", platform, partitions, settings)
+    registry = registry_of(spec, platform)
+    known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
+    followed = ensure_table(spark, platform, spec)
+    decoder, follower = decoding(spec, registry, followed), follower_of(spec, registry)
+    rows_of = DirectSource(spark, platform, spec, decoder, follower)
+    topic = Topic(platform.kafka, spec.topic.name)
+    writer = StreamWriter(spark, platform, spec, rows_of, topic)
+    with progress_listener.attach(spark, platform, name):
+
+        def work() -> None:
+            # At each failover: the catalog may have been restored, or have another table by now.
+            known_tables.check(spark, platform, name, spec.table, spec.quarantine_table)
+            ConsumerRun(spark, platform, spec, writer, writer.acquire()).until(stop)
+
+        run_with_lease(writer, work)
 
 
 def ensure_table(spark: SparkSession, platform: platforms.Platform, spec: StreamSpec) -> str:
@@ -211,7 +217,8 @@ class ConsumerRun(GuardedQuery):
     ) -> None:
         super().__init__(writer.batch)
         self._writer = writer
-        self._next_check = monotonic() + CHECK_SECONDS
+        self._next_check = self._next_login_check = monotonic() + CHECK_SECONDS
+        self._kafka = platform.kafka
         options = session.kafka_source_options(platform.kafka) | {
             "subscribe": spec.topic.name,
             "startingOffsets": json.dumps({spec.topic.name: positions}),
@@ -231,6 +238,7 @@ class ConsumerRun(GuardedQuery):
         """
         try:
             while self.is_active and not stop.wait(0.5):
+                self._check_login()
                 self._check_while_idle()
         except ConcurrentCommit:
             self.stop()
@@ -240,6 +248,12 @@ class ConsumerRun(GuardedQuery):
             self.stop()
         error = self.error()
         self._writer.raise_failure([error] if error else [], stopping=stop.is_set())
+
+    def _check_login(self) -> None:
+        # Java's clients wait for a token for minutes, and say nothing.
+        if monotonic() >= self._next_login_check:
+            self._next_login_check = monotonic() + CHECK_SECONDS
+            check_token(self._kafka)
 
     def _check_while_idle(self) -> None:
         # A catalog that was restored, or a group whose offsets expired, would wait for the next records.

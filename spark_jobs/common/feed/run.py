@@ -29,6 +29,7 @@ from spark_jobs.common.feed.resume import load_position, read_tail
 from spark_jobs.common.feed.sender import Sender
 from spark_jobs.common.feed.transaction import TRANSACTION_SECONDS, EpochEnded, Undelivered
 from spark_jobs.common.kafka.heartbeat import HeartbeatSender
+from spark_jobs.common.kafka.login import explained
 from spark_jobs.common.spark.failures import Fenced
 from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.process import run_process
@@ -76,11 +77,23 @@ def _produce(name: str, stop: threading.Event) -> None:
     url = spec.feed_url(platform.feeds)
     assert spec.feed is not None
     events = source(spec, spec.feed)
-    producer = start(spec, spec.feed, url, platform, events, stop)
-    uncommitted = producer.run_until(stop)
-    log.info("stopped: %s", producer.counts.message())
-    if uncommitted:
-        log.warning("events=%d not committed; the next start reads them again", uncommitted)
+    with explained(platform.kafka):
+        _produce_until(spec, spec.feed, url, platform, events, stop)
+
+
+def _produce_until(
+    spec: StreamSpec, feed: Feed, url: str, platform: Platform, events: Source, stop: threading.Event
+) -> None:
+    """Produce, and start again with a certificate that was replaced, until ``stop``."""
+    while True:
+        producer = start(spec, feed, url, platform, events, stop)
+        uncommitted = producer.run_until(stop)
+        log.info("stopped: %s", producer.counts.message())
+        if uncommitted:
+            log.warning("events=%d not committed; the next start reads them again", uncommitted)
+        if stop.is_set() or not producer.is_outdated:
+            return
+        log.info("starts again with the certificate that was replaced")
 
 
 def start(
@@ -180,14 +193,20 @@ class FeedProducer:
     def counts(self) -> Counts:
         return self._reader.counts
 
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the files of its login were replaced."""
+        return self._sender.is_outdated
+
     def run_until(self, stop: threading.Event) -> int:
-        """Produce until ``stop``; returns the events that are not committed FLUSH_SECONDS later.
+        """Produce until ``stop``, or until it is outdated; returns the events that are not committed
+        FLUSH_SECONDS later.
 
         Raises Fenced, Undelivered, and errors of the reader; nothing is sent after that.
         """
         self._reader.start()
         try:
-            while self._reader.is_alive and not stop.is_set():
+            while self._reader.is_alive and not stop.is_set() and not self.is_outdated:
                 self._step(stop)
             self._reader.end(_END_SECONDS)
             failure = self._reader.failure

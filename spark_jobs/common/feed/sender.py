@@ -60,6 +60,11 @@ class Sender:
         self._ids.extend(start.ids)
 
     @property
+    def is_outdated(self) -> bool:
+        """As that of Transactions."""
+        return self._transactions.is_outdated
+
+    @property
     def position(self) -> str | None:
         """The newest position that was handled; None before the first."""
         return self._position

@@ -8,10 +8,14 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from sluice.clients.kafka.errors import is_refused_login, translated
+from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.properties import check_token, librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.feed import TRANSACTIONAL_IDS
 from sluice.config.sections.topic import POSITIONS_TOPIC
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import ClientError
 from sluice.core.tables.records import Headers
 
 log = logging.getLogger(__name__)
@@ -75,6 +79,7 @@ class Transactions:
     def __init__(self, kafka: Kafka, stream: str, max_bytes: int, max_records: int) -> None:
         """``max_bytes``: of one message; ``max_records``: of one transaction."""
         self.is_open = False
+        self._kafka = kafka
         # Partition -> offset behind the last record that Kafka acknowledged, and its transaction's marker.
         self.ends: dict[int, int] = {}
         self._stream = stream
@@ -84,17 +89,30 @@ class Transactions:
         # Why a record was not taken, or nothing is any more.
         self._failure: KafkaError | None = None
         self._refusal: KafkaError | None = None
-        self._producer = Producer(
-            kafka.librdkafka()
+        # A login that Kafka refuses, of which no request tells.
+        self._login_error: KafkaError | None = None
+        settings = (
+            librdkafka(kafka)
             | SETTINGS
             | {
                 "transactional.id": f"{TRANSACTIONAL_IDS}{stream}",
                 "message.max.bytes": max(max_bytes, POSITIONS_TOPIC.max_message_bytes),
                 "batch.size": min(BATCH_BYTES, max_bytes),
                 "queue.buffering.max.messages": max(100_000, 2 * max_records),
-            },
-            logger=_librdkafka_log(),
+                "error_cb": self._note,
+            }
         )
+        self._renewed = Renewed(kafka, lambda: Producer(settings, logger=_librdkafka_log()))
+        self._producer = self._renewed.client
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether the certificate was replaced that this producer logs in with: another one is to be made."""
+        return self._renewed.is_due()
+
+    def _note(self, error: KafkaError) -> None:
+        if is_refused_login(error):
+            self._login_error = error
 
     @property
     def age(self) -> float:
@@ -144,6 +162,7 @@ class Transactions:
         """Wait until Kafka has acknowledged every record; False if ``gives_up`` before."""
         while self._serve(lambda: self._producer.flush(_FLUSH_SECONDS)):
             self.check()
+            self._check_login()
             if gives_up():
                 return False
         self.check()
@@ -159,6 +178,8 @@ class Transactions:
                     return False
             else:
                 self.is_open = False
+                # Kafka answered: a connection that it refused has another login by now.
+                self._login_error = None
                 return True
 
     def abort(self) -> None:
@@ -205,6 +226,10 @@ class Transactions:
         said = "; ".join(dict.fromkeys(f"{one.str()} ({one.name()})" for one in reasons))
         if any(one.code() in _OLD_EPOCH for one in reasons):
             return EpochEnded(said, time.time() - self._began_at if self.is_open else 0.0)
+        try:
+            self._check_login()
+        except ClientError as refused:
+            return refused
         if cause.retriable() and not cause.txn_requires_abort():
             return _Unanswered(f"Kafka has not answered the producer of {self._stream}: {said}")
         return Undelivered(f"Kafka did not take a transaction of the producer of {self._stream}: {said}")
@@ -218,6 +243,12 @@ class Transactions:
             found = error.args[0]
             return [] if found.code() == KafkaError._STATE else [found]
         return []
+
+    def _check_login(self) -> None:
+        """Raise why the login is refused: librdkafka asks with the same one until the time is over."""
+        if self._login_error is not None:
+            raise translated(f"producer of {self._stream}", KafkaException(self._login_error))
+        check_token(self._kafka)
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         self._failure = self._failure or error

@@ -15,6 +15,8 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPa
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from sluice.clients.kafka.consumers import consumer
+from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
 
@@ -36,7 +38,13 @@ class Topic:
     def __init__(self, kafka: Kafka, name: str) -> None:
         self.name = name
         self.kafka = kafka
-        self.admin = AdminClient({**kafka.librdkafka()})
+        self._renewed = Renewed(kafka, lambda: AdminClient({**librdkafka(kafka)}))
+        self.admin = self._renewed.client
+
+    def _current(self) -> AdminClient:
+        if self._renewed.renew():
+            self.admin = self._renewed.client
+        return self.admin
 
     def id(self) -> str:
         """Return the topic's id, in one metadata request; a recreated topic has another.
@@ -46,7 +54,7 @@ class Topic:
         the topic's records do not.)
         """
         request = TopicCollection([self.name])
-        (future,) = self.admin.describe_topics(request, request_timeout=ID_SECONDS).values()
+        (future,) = self._current().describe_topics(request, request_timeout=ID_SECONDS).values()
         try:
             return str(future.result(timeout=ID_SECONDS + 1).topic_id)
         except FutureTimeout as error:
@@ -72,7 +80,7 @@ class Topic:
         """The topic's configs, the brokers' defaults among them. Raises KafkaException, as without the right
         DescribeConfigs, and TimeoutError."""
         resource = ConfigResource(ResourceType.TOPIC, self.name)
-        (future,) = self.admin.describe_configs([resource], request_timeout=ID_SECONDS).values()
+        (future,) = self._current().describe_configs([resource], request_timeout=ID_SECONDS).values()
         try:
             return {name: entry.value for name, entry in future.result(timeout=ID_SECONDS + 1).items()}
         except FutureTimeout as error:
@@ -98,19 +106,16 @@ class GroupOffsets:
         self._failing = False
         self._pending = False
         self._refused: KafkaError | None = None
-        self._consumer = consumer(
-            kafka,
-            group,
-            {
-                # Errors are returned.
-                "log_level": 2,
-                "on_commit": self._answered,
-                # For the search for the coordinator, and its answer.
-                "session.timeout.ms": GIVE_UP_MS,
-                "heartbeat.interval.ms": GIVE_UP_MS // 4,
-                "socket.timeout.ms": GIVE_UP_MS,
-            },
-        )
+        settings = {
+            # Errors are returned.
+            "log_level": 2,
+            "on_commit": self._answered,
+            # For the search for the coordinator, and its answer.
+            "session.timeout.ms": GIVE_UP_MS,
+            "heartbeat.interval.ms": GIVE_UP_MS // 4,
+            "socket.timeout.ms": GIVE_UP_MS,
+        }
+        self._renewed = Renewed(kafka, lambda: consumer(kafka, group, settings))
 
     def set(self, offsets: list[TopicPartition], seconds: float) -> KafkaError | None:
         """Set the offsets within ``seconds``; return the error or None.
@@ -121,7 +126,8 @@ class GroupOffsets:
         if self._is_answered(deadline):
             self._pending = True
             try:
-                self._consumer.commit(offsets=offsets, asynchronous=True)
+                # No commit is in flight.
+                self._renewed.current().commit(offsets=offsets, asynchronous=True)
             except KafkaException as error:
                 self._pending = False
                 return error.args[0]
@@ -149,7 +155,7 @@ class GroupOffsets:
 
     def _is_answered(self, deadline: float) -> bool:
         while self._pending and monotonic() < deadline:
-            self._consumer.poll(_POLL_SECONDS)
+            self._renewed.client.poll(_POLL_SECONDS)
         return not self._pending
 
     def _answered(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:

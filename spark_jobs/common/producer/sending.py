@@ -18,7 +18,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from numpy.typing import NDArray
 from pyspark.sql import DataFrame
 
-from sluice.clients.kafka.errors import REFUSED_LOGIN, translated
+from sluice.clients.kafka.errors import is_refused_login, translated
+from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sending_rules import SendingRules
 from sluice.core.error_codes import ErrorCode
@@ -189,7 +191,9 @@ class _Topic:
             "queue.buffering.max.kbytes": max(QUEUE_KIB, 2 * max_message_bytes // 1024),
         }
         own: dict[str, Any] = {"on_delivery": self._not_delivered, "error_cb": self._remember}
-        self._producer = Producer({**kafka.librdkafka(), **SETTINGS, **limits, **own})
+        settings = {**librdkafka(kafka), **SETTINGS, **limits, **own}
+        self._renewed = Renewed(kafka, lambda: Producer(settings))
+        self._producer = self._renewed.client
 
     def _not_delivered(self, error: KafkaError | None, message: Message) -> None:
         self._failed = self._failed or error
@@ -199,10 +203,12 @@ class _Topic:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
             self._said = error
         # librdkafka would ask with the same login until the records' time-out.
-        if error.code() in REFUSED_LOGIN:
+        if is_refused_login(error):
             self._failed = self._failed or error
 
     def __enter__(self) -> _Topic:
+        # All records of the task before are acknowledged.
+        self._producer = self._renewed.current()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -261,7 +267,8 @@ class _Topic:
                 "the load was planned: trigger a new run"
             )
         error = translated(what, KafkaException(self._failed))
-        kind = SendingRefused if error.code is ErrorCode.KAFKA_PERMISSION else NotSent
+        refused = (ErrorCode.KAFKA_PERMISSION, ErrorCode.KAFKA_LOGIN)
+        kind = SendingRefused if error.code in refused else NotSent
         raise kind(f"{error}{cause}")
 
 

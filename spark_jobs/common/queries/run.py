@@ -21,6 +21,7 @@ from sluice.config.stream import StreamSpec
 from sluice.config.tables import lake_tables
 from sluice.core.queries.progress import QueryState, common_end_offsets
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
+from spark_jobs.common.kafka.login import explained
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
@@ -56,14 +57,19 @@ def _run(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
+    with explained(platform.kafka):
+        _run_queries(spec, platform, stop)
+
+
+def _run_queries(spec: StreamSpec, platform: Platform, stop: threading.Event) -> None:
     check_keys(platform)
     arrival_times.check(spec, Topic(platform.kafka, spec.topic.name))
-    heartbeat = HeartbeatThread(HeartbeatSender(platform.kafka, name, "queries", spec.topic.name))
+    heartbeat = HeartbeatThread(HeartbeatSender(platform.kafka, spec.name, "queries", spec.topic.name))
     heartbeat.start()
     try:
-        spark = session.start(f"sluice {name} queries", platform, session.PARTITIONS, session.SETTINGS)
+        spark = session.start(f"sluice {spec.name} queries", platform, session.PARTITIONS, session.SETTINGS)
         heartbeat.activity = lambda: session.tasks(spark)
-        with progress_listener.attach(spark, platform, name):
+        with progress_listener.attach(spark, platform, spec.name):
             QueriesRun(spark, platform, spec, heartbeat).until(stop)
     finally:
         heartbeat.stop()

@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sluice.clients.kafka import consumers as kafka_io
-from sluice.clients.kafka.errors import MISSING_RIGHT, REFUSED_LOGIN
+from sluice.clients.kafka.errors import MISSING_RIGHT, is_refused_login
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch
@@ -123,7 +123,7 @@ class QueryTopic:
 
     def on_error(self, error: KafkaError) -> None:
         """librdkafka retries a refused login, and reports it only here."""
-        if error.code() in REFUSED_LOGIN:
+        if is_refused_login(error):
             self._login_error = error
 
     def reason(self, otherwise: str) -> str:

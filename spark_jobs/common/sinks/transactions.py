@@ -16,6 +16,8 @@ from typing import Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from sluice.clients.kafka.errors import MISSING_RIGHT
+from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch
@@ -89,6 +91,7 @@ class Transactions:
         )
         self._last = NO_BATCH
         self._producer: Producer | None = None
+        self._renewed: Renewed[Producer] | None = None
         self._is_disconnected = False
         # Since the transaction began: delivered records, and the first failed delivery.
         self._delivered = 0
@@ -144,7 +147,7 @@ class Transactions:
         """Create the producer, and read the committed batch after no other one may write."""
         if self._producer is not None:
             self._producer.poll(0)
-            if not self._is_disconnected:
+            if not self._is_disconnected and not self._is_outdated():
                 return
             # For example an idle connection that the broker closed; see _send_committed_batch.
             self.close()
@@ -153,8 +156,9 @@ class Transactions:
         # Uncommitted, so as not to wait for an open transaction, which may be the one to be ended.
         self._check_fenced(self._topic.committed("read_uncommitted"))
         settings = {"transactional.id": self._transactional_id, "error_cb": self._on_producer_error}
-        producer = Producer({**self._kafka.librdkafka(), **_SETTINGS, **settings})
-        self._producer = producer
+        made = {**librdkafka(self._kafka), **_SETTINGS, **settings}
+        self._renewed = Renewed(self._kafka, lambda: Producer(made))
+        producer = self._producer = self._renewed.client
         self._ask(producer.init_transactions)
         producer.poll(0)
         self._is_disconnected = False
@@ -162,6 +166,10 @@ class Transactions:
         self._last = committed.batch
         if committed.epoch != self.epoch:
             self._transact(CommittedBatch(self.epoch, committed.batch), ())
+
+    def _is_outdated(self) -> bool:
+        """Whether its certificate was replaced."""
+        return self._renewed is not None and self._renewed.is_due()
 
     def _transact(self, committed: CommittedBatch, records: Iterable[Record]) -> None:
         producer = self._producer

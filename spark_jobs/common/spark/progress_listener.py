@@ -25,6 +25,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.kafka.query_progress import (
     ACTIVITY_SECONDS,
     ActivityEvent,
@@ -94,7 +96,8 @@ class ProgressProducer:
 
     def __init__(self, kafka: Kafka, stream: str) -> None:
         self._stream = stream
-        self._producer = Producer({**kafka.librdkafka(), **SETTINGS}, error_cb=self._unavailable)
+        settings = {**librdkafka(kafka), **SETTINGS}
+        self._renewed = Renewed(kafka, lambda: Producer(settings, error_cb=self._unavailable))
         self._lock = threading.Lock()
         self._failing = False
         self.lost = 0
@@ -102,18 +105,24 @@ class ProgressProducer:
     def send(self, entry: Entry) -> None:
         key = record_key(self._stream, entry.query)
         try:
-            self._producer.produce(PROGRESS_TOPIC.name, to_json(entry), key, on_delivery=self._delivered)
+            self._renewed.client.produce(
+                PROGRESS_TOPIC.name, to_json(entry), key, on_delivery=self._delivered
+            )
         except (BufferError, KafkaException) as error:
             self._failed(str(error), lost=1)
 
     def poll(self, seconds: float) -> None:
-        self._producer.poll(seconds)
+        before = self._renewed.client
+        if self._renewed.renew():
+            # Its connections last as long as the brokers let them.
+            before.flush(CLOSE_SECONDS)
+        self._renewed.client.poll(seconds)
 
     def close(self) -> None:
-        left = self._producer.flush(CLOSE_SECONDS)
+        left = self._renewed.client.flush(CLOSE_SECONDS)
         if left:
             self._failed(f"not acknowledged in {CLOSE_SECONDS:g} s at the end of the process", left)
-            self._producer.purge()
+            self._renewed.client.purge()
 
     def _delivered(self, error: KafkaError | None, message: Message) -> None:
         if error is not None:

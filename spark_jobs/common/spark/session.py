@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
+from sluice.clients.kafka.login.properties import java
 from sluice.config.platform import Platform
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.glue import GLUE
@@ -94,7 +95,7 @@ def checkpoint_options(platform: Platform) -> dict[str, str]:
 
 def kafka_options(kafka: Kafka) -> dict[str, str]:
     """The options of Spark's Kafka source and sink that connect them."""
-    return {f"kafka.{key}": value for key, value in kafka.java().items()}
+    return {f"kafka.{key}": value for key, value in java(kafka).items()}
 
 
 def kafka_source_options(kafka: Kafka) -> dict[str, str]:

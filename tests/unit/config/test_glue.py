@@ -36,7 +36,7 @@ def test_both_clients_are_told_the_same_each_by_its_names() -> None:
         region="us-east-2",
         catalog_id="123456789012",
         endpoint="https://glue.test",
-        session_token="token",
+        session_token="ending",
         **KEYS,
     )
     told = made.lake.pyiceberg(made.s3)
@@ -54,16 +54,16 @@ def test_both_clients_are_told_the_same_each_by_its_names() -> None:
         "glue.region": "us-east-2",
         "glue.access-key-id": "glue-key",
         "glue.secret-access-key": "glue-hidden",
-        "glue.session-token": "token",
+        "glue.session-token": "ending",
         CHECK_NAMESPACE: "sluice_check",
         ADDRESS: "https://glue.test/123456789012",
     }
     assert glue.jvm_login(made.lake.spark()) == {
         "aws.accessKeyId": "glue-key",
         "aws.secretAccessKey": "glue-hidden",
-        "aws.sessionToken": "token",
+        "aws.sessionToken": "ending",
     }
-    assert not any(secret in repr(made) for secret in ("hidden", "token"))
+    assert not any(secret in repr(made) for secret in ("hidden", "ending"))
 
 
 def test_region_and_login_are_those_of_s3_unless_they_are_declared() -> None:

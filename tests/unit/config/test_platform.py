@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy.engine import make_url
 
+from sluice.clients.kafka.login.properties import java, librdkafka
 from sluice.config import platform
 from sluice.config.platform_sections import metrics
 from sluice.config.platform_sections.s3 import S3
@@ -52,8 +53,8 @@ def test_a_platform_file_is_read_and_hides_its_secrets() -> None:
     assert made.lake.spark()["uri"] == "jdbc:postgresql://127.0.0.1:5432/lake"
     assert "p%40ss%2Fword@127.0.0.1" in made.lake.pyiceberg(made.s3)["uri"].replace("%2f", "%2F")
     assert "sslmode=disable" in made.lake.pyiceberg(made.s3)["uri"], "it is this machine"
-    assert made.kafka.java()["sasl.jaas.config"].endswith(r'password="pa\"ss\\word";')
-    assert made.kafka.librdkafka()["sasl.password"] == 'pa"ss\\word'
+    assert java(made.kafka)["sasl.jaas.config"].endswith(r'password="pa\"ss\\word";')
+    assert librdkafka(made.kafka)["sasl.password"] == 'pa"ss\\word'
     assert not any(secret in repr(made) for secret in ("hidden", "p@ss", "pa\\"))
 
 

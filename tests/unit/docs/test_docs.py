@@ -599,4 +599,6 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
 
 def test_the_exit_codes_of_a_consumer() -> None:
     codes = [row[0] for row in table(OPERATING.read_text(), "exit code", "meaning")]
-    assert codes == [str(code) for code in (exits.STOPPED, exits.FENCED, exits.CONFIGURATION, 1)]
+    assert codes == [
+        str(code) for code in (exits.STOPPED, exits.FENCED, exits.LOGIN_REFUSED, exits.CONFIGURATION, 1)
+    ]

@@ -31,7 +31,9 @@ from sluice.clients.kafka.consumers import (
     consumer,
     while_moving,
 )
-from sluice.clients.kafka.errors import DENIED, translated
+from sluice.clients.kafka.errors import is_denied, translated
+from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.properties import librdkafka, login_remark
 from sluice.clients.polling import wait_for
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
@@ -81,10 +83,19 @@ class KafkaAdmin:
             "reconnect.backoff.max.ms": 5000,
             "error_cb": self._note,
         }
-        self.admin = AdminClient({**kafka.librdkafka(), **self._settings})
+        self._renewed: Renewed[AdminClient] | None = None
+
+    @property
+    def admin(self) -> AdminClient:
+        """The client, made when it is first asked. Raises LoginRefused, and Unreachable for its token."""
+        if self._renewed is None:
+            self._renewed = Renewed(
+                self._kafka, lambda: AdminClient({**librdkafka(self._kafka), **self._settings})
+            )
+        return self._renewed.current()
 
     def _note(self, error: KafkaError) -> None:
-        if error.code() in DENIED:
+        if is_denied(error):
             self._login_error = error
 
     def find(self, topic: str) -> TopicDescription | None:
@@ -275,12 +286,16 @@ class KafkaAdmin:
 
     def _ask(self, what: str, request: Callable[[], T]) -> T:
         try:
-            return request()
+            found = request()
+            # It was corrected.
+            self._login_error = None
+            return found
         except KafkaException as error:
             self.admin.poll(0)
             cause = error if self._login_error is None else KafkaException(self._login_error)
-            raise translated(what, cause) from error
+            raise translated(what, cause, login_remark(self._kafka)) from error
         except FutureTimeout as error:
             self.admin.poll(0)
-            message = f"{what}: no answer from {self.servers} in {self.timeout:g} s"
-            raise Unreachable(message, ErrorCode.KAFKA_UNREACHABLE) from error
+            late = KafkaError(KafkaError._TIMED_OUT, f"no answer from {self.servers} in {self.timeout:g} s")
+            cause = KafkaException(self._login_error or late)
+            raise translated(what, cause, login_remark(self._kafka)) from error

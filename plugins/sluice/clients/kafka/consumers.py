@@ -10,6 +10,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
 
@@ -34,7 +35,7 @@ _MOVING = frozenset(
 def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
     """``group``: its offsets are read or set; librdkafka requires a name."""
     own = {"group.id": group, "enable.auto.commit": False}
-    return Consumer({**kafka.librdkafka(), **own, **(settings or {})})
+    return Consumer({**librdkafka(kafka), **own, **(settings or {})})
 
 
 def begin_and_end_offsets(

@@ -170,6 +170,8 @@ def _between(job: Object, seen: Observed, pod: Pod | None) -> State:
         return ProcessState.STARTING, "its Job makes a pod", None
     problem = Problem.OUT_OF_MEMORY if is_out_of_memory(pod) else None
     text = ended_text(pod)
+    if pod.exit and pod.exit.code == exits.LOGIN_REFUSED:
+        return ProcessState.BACKOFF, _said(pod) or text, problem
     restart_at = _restart_at(job, [pod])
     if restart_at is not None and restart_at - seen.now > LONG_DELAY:
         return ProcessState.EXITED, f"{text}; Kubernetes would wait long before it restarts it", problem
@@ -179,9 +181,14 @@ def _between(job: Object, seen: Observed, pod: Pod | None) -> State:
 def _failed_state(condition: Object, pod: Pod | None) -> State:
     if pod is None or pod.exit is None:
         return ProcessState.FATAL, f"its Job failed: {condition.get('message', '')}", None
-    message = str((pod.terminated or {}).get("message") or "")
-    reason = failure_reason(message.splitlines()) if message else f"pod {pod.name}"
+    reason = _said(pod) or f"pod {pod.name}"
     return ProcessState.EXITED, reason, Problem.OUT_OF_MEMORY if is_out_of_memory(pod) else None
+
+
+def _said(pod: Pod) -> str:
+    """Why a pod's process ended, by its own last words; empty without any."""
+    message = str((pod.terminated or {}).get("message") or "")
+    return failure_reason(message.splitlines()) if message else ""
 
 
 def _failed(job: Object, pod: Pod | None) -> Object | None:

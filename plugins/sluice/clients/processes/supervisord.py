@@ -25,6 +25,7 @@ from sluice.clients.processes.base import TIMEOUT_SECONDS, Runtime
 from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason
+from sluice.core.processes import exits
 from sluice.core.processes.status import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
 
 T = TypeVar("T")
@@ -67,7 +68,8 @@ class SupervisorRuntime(Runtime):
     def status(self, program: str) -> ProcessStatus:
         info = self._ask(program, lambda: self._rpc.getProcessInfo(program))
         status = parse_status(info, self._log(program, "tailProcessStderrLog", REPORT_BYTES))
-        if not status.is_misconfigured:
+        is_refused = status.state is ProcessState.BACKOFF and status.exit_status == exits.LOGIN_REFUSED
+        if not status.is_misconfigured and not is_refused:
             return status
         return replace(status, description=failure_reason(self.tail(program)))
 

@@ -50,8 +50,15 @@ ERRORS = {
         fix="start Kafka, or restart the queries if their transaction is open",
     ),
     ErrorCode.KAFKA_PERMISSION: ErrorGuide(
-        cause="Wrong login, or an ACL is missing",
-        fix="correct `[kafka]` of the role's platform file, or add the [ACL](your-own-systems.md)",
+        cause="An ACL is missing",
+        fix="add the [ACL](your-own-systems.md), or correct `[kafka]` of the role's platform file",
+    ),
+    ErrorCode.KAFKA_LOGIN: ErrorGuide(
+        cause="The brokers refuse the login of `[kafka]`: a wrong password or secret, a token that ended or "
+        "has another audience, a certificate that ended or is of another CA. Or the token endpoint refuses "
+        "the client, or the brokers' certificate is of a CA that is not declared",
+        fix="do what the text says ([logins](your-own-systems.md#kafka)); the stream goes on by itself "
+        "with its runtime's next attempt",
     ),
     ErrorCode.TOPIC_NOT_FOUND: ErrorGuide(
         cause="The topic was never created, or was deleted; of `provision_topic`: while the table has its "

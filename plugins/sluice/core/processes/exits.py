@@ -2,6 +2,9 @@
 
 # Another writer has the lease, or another producer the transactional id. EX_PROTOCOL of sysexits.h.
 FENCED = 76
+# A system refuses its login. EX_NOPERM of sysexits.h. Not final: its runtime starts it again, ever more
+# slowly, so that it goes on by itself once the login is corrected.
+LOGIN_REFUSED = 77
 # It cannot work with its configuration. EX_CONFIG of sysexits.h.
 CONFIGURATION = 78
 # It ended as SIGTERM asked it to; as a shell says of such an end. Not 0: Kubernetes takes that for the end of

@@ -49,6 +49,9 @@ class Rules(ABC):
         self.policy = policy
         self.history = history
         recent = [at for at in new_restarts(self.process, history) if at >= history.counted_from]
+        if self._ended_by_login:
+            # Attempts that wait for a person, after which it is to work at once.
+            recent = []
         self.restarts = [
             at for at in (*history.restarts, *recent) if abs(now.at - at) <= policy.restart_window_seconds
         ]
@@ -83,6 +86,17 @@ class Rules(ABC):
             return message
         wait = "" if process.restart_at is None else f" in {max(process.restart_at - self.now.at, 0):.0f} s"
         return f"{message}; the runtime restarts it{wait}"
+
+    @property
+    def _ended_by_login(self) -> bool:
+        last = self.process.last_exit
+        return last is not None and last.code == exits.LOGIN_REFUSED
+
+    def login_refused(self) -> HealthReport | None:
+        """Not flapping, however often it was tried: no restart by supervision helps."""
+        if self.process.state is not ProcessState.BACKOFF or not self._ended_by_login:
+            return None
+        return self.say(Health.LOGIN_REFUSED, f"{self.ended()}; {self.context()}", True)
 
     @property
     def is_restarting(self) -> bool:

@@ -49,6 +49,7 @@ class _Component(Rules):
             self._suspended,
             self._has_problem,
             self.not_started,
+            self.login_refused,
             self.keeps_ending,
             self._ended,
             self._clock,

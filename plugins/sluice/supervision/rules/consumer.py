@@ -42,6 +42,7 @@ class _Consumer(Rules):
             self._lost,
             self.has_problem,
             self.not_started,
+            self.login_refused,
             self.keeps_ending,
             self._ended,
             self._no_writer,

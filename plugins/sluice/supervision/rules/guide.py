@@ -94,6 +94,11 @@ GUIDES: Mapping[Health, Guide] = {
         "in the overrides of the installation: its records are quarantined. Or give the stream a new table. "
         "Then trigger {stream}_stream with action restart.",
     ),
+    Health.LOGIN_REFUSED: Guide(
+        "Kafka refuses its login, its certificate or its token, or no token is given to it. The runtime "
+        "tries it again, after a minute at most (on Kubernetes six); that counts as no restart.",
+        "Do what the message says. It goes on by itself with the runtime's next attempt.",
+    ),
     Health.NODE_LOST: Guide(
         "Its node in the cluster does not answer. Supervision starts it again, elsewhere.",
         "Repair the node, or delete it from the cluster.",

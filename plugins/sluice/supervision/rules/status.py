@@ -36,6 +36,7 @@ class Health(StrEnum):
     SOURCE_UNAVAILABLE = "source unavailable"
     WAITING_FOR_TRANSACTION = "waiting for a transaction"
     INCOMPATIBLE_SCHEMA = "incompatible schema"
+    LOGIN_REFUSED = "login refused"
     # Each Problem of the process, while it is the cause (``base.problem_of``).
     NODE_LOST = Problem.NODE_LOST.value
     OUT_OF_MEMORY = Problem.OUT_OF_MEMORY.value

@@ -95,7 +95,10 @@ class Broker:
 
 def admin(broker: Broker, timeout: float = 5.0) -> KafkaAdmin:
     with patch.object(kafka_admin, "AdminClient", lambda _: broker):
-        return KafkaAdmin(Kafka("k:9092"), timeout)
+        made = KafkaAdmin(Kafka("k:9092"), timeout)
+        # The client is made when it is first asked.
+        assert made.admin is broker
+        return made
 
 
 def test_a_topic_is_identified_in_one_request() -> None:

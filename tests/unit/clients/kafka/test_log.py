@@ -10,7 +10,8 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.config.platform_sections.kafka import LIBRDKAFKA_LOG, Kafka
+from sluice.clients.kafka.login.properties import LIBRDKAFKA_LOG, librdkafka
+from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.errors import Unreachable
 from spark_jobs.common.kafka.offsets import Topic
 
@@ -35,7 +36,7 @@ def test_a_failed_connection_is_logged_and_not_printed(
     capfd: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    made = client(NO_BROKER.librdkafka())
+    made = client(librdkafka(NO_BROKER))
     with pytest.raises(KafkaException):
         made.list_topics(timeout=0.2)
     made.poll(0)

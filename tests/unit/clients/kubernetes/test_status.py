@@ -196,6 +196,14 @@ def test_a_restart_comes_after_ten_seconds_then_twenty() -> None:
     assert status(job(failed=3), ended(1, end=-2)).restart_at == NOW - 2 + 40
 
 
+def test_a_login_that_is_refused_waits_for_kubernetes_however_long() -> None:
+    said = "INFO begin\nsluice.x.LoginRefused: SLU-210 Kafka at k:1 refuses the login\n"
+    found = status(job(failed=7), ended(77, end=-2, message=said))
+    assert (found.state, found.exit_status) == (S.BACKOFF, 77)
+    assert found.description == "SLU-210 Kafka at k:1 refuses the login"
+    assert found.last_exit == ProcessExit(NOW - 2, 77, 93)
+
+
 def test_a_long_delay_is_left_to_supervision() -> None:
     found = status(job(failed=4), ended(1, end=-2))
     assert (found.state, found.restart_at) == (S.EXITED, None)

@@ -137,6 +137,20 @@ def test_a_process_that_ended_over_its_configuration_says_over_which() -> None:
     assert found.status("stream-x").message() == f"stream-x is EXITED ({line})"
 
 
+def test_a_login_that_is_refused_says_so_while_the_runtime_tries_it_again() -> None:
+    line = "SLU-210 LoginRefused: Kafka at k:1 refuses the login"
+    log = f"starting\n2026-11-25 ERROR spark_jobs: {line}\nrestart 3: the process ended with code 77\n"
+    last = {"at": 1009.0, "code": exits.LOGIN_REFUSED, "seconds": 8.0}
+    report = json.dumps({**REPORT, "pid": None, "last_exit": last, "restart_at": 1041.0})
+    found = runtime(
+        getProcessInfo=INFO,
+        tailProcessStderrLog=States([[report, len(report), False]]),
+        tailProcessStdoutLog=States([[log, len(log), False]]),
+    ).status("stream-x")
+    assert (found.state, found.exit_status) == (ProcessState.BACKOFF, exits.LOGIN_REFUSED)
+    assert found.message() == f"stream-x is BACKOFF ({line})"
+
+
 @pytest.mark.parametrize("code", [0, 1, exits.FENCED])
 def test_no_other_end_reads_the_log(code: int) -> None:
     ended = {**EXITED, "pid": 0, "exitstatus": code, "description": "Nov 25 02:00 AM"}

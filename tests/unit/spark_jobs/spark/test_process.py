@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice.clients.kafka.errors import LoginRefused
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -41,6 +42,7 @@ def signals() -> Iterator[None]:
     [
         (Fenced("epoch 3 is newer"), exits.FENCED, "SLU-501 Fenced: epoch 3 is newer"),
         (ConfigError("no key"), exits.CONFIGURATION, "SLU-101 ConfigError: no key"),
+        (LoginRefused("no"), exits.LOGIN_REFUSED, "SLU-210 LoginRefused: no"),
         (Unrecoverable("gone"), exits.CONFIGURATION, "SLU-507 Unrecoverable: gone"),
         (VerificationFailed("a gap\nmore"), 1, "SLU-402 VerificationFailed: a gap"),
         (

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sluice.config.sections.supervision import Supervision
 from sluice.core.offsets.rejection import Counters
 from sluice.core.processes.restarts import RestartHistory
-from sluice.core.processes.status import Problem, ProcessState, ProcessStatus
+from sluice.core.processes.status import Problem, ProcessExit, ProcessState, ProcessStatus
 from sluice.core.tables.position import Position
 from sluice.supervision.rules.consumer import assess_consumer
 from sluice.supervision.rules.sample import Sample
@@ -83,6 +83,21 @@ def stopped_by_schema(status: int) -> Sample:
     return replace(found, process=replace(found.process, description=said))
 
 
+def refused_login(**more: Any) -> Sample:
+    """Its runtime has tried it five times, and does again in 20 s."""
+    found = dead(0, old())
+    assert found.process is not None
+    given: dict[str, Any] = {
+        "state": ProcessState.BACKOFF,
+        "exit_status": 77,
+        "description": "SLU-210 LoginRefused: Kafka at b:1 refuses the login",
+        "restarts": tuple(NOW - ago for ago in (90, 80, 70, 60, 50)),
+        "last_exit": ProcessExit(NOW - 10, 77, 5.0),
+        "restart_at": NOW + 20,
+    }
+    return replace(found, process=replace(found.process, **(given | more)))
+
+
 def growing(lags: Sequence[tuple[float, int, int]]) -> list[Sample]:
     """(ago, topic's end, published end): a stream that moves."""
     return [sample(ago, topic, main(end, at=NOW - ago - 3)) for ago, topic, end in lags]
@@ -116,6 +131,27 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         EMPTY,
         V.DOWN,
         "800 records wait",
+        False,
+    ),
+    "login refused: the runtime tries it again and again, and that is no restart": (
+        [refused_login()],
+        EMPTY,
+        V.LOGIN_REFUSED,
+        "SLU-210 .* exit code 77 .* the runtime restarts it in 20 s; 800 records wait",
+        True,
+    ),
+    "login refused: after restarts that did not help": (
+        [refused_login()],
+        times(3),
+        V.LOGIN_REFUSED,
+        "",
+        True,
+    ),
+    "starting: its login was corrected, after many attempts": (
+        [refused_login(state=R, pid=42, since=NOW - 9, restart_at=None)],
+        EMPTY,
+        V.STARTING,
+        "no active writer 9 s after its start",
         False,
     ),
     # A transaction of others that does not end.

@@ -19,7 +19,9 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersReques
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from sluice.clients.kafka.errors import LoginRefused, is_about_certificates, login_fix
 from sluice.clients.kafka.log.responses import Fetched, Moving, TopicLeaders
+from sluice.clients.kafka.login.properties import kafka_python, login_remark
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
@@ -60,9 +62,10 @@ class Brokers:
         self, kafka: Kafka, seconds: float = CONNECT_SECONDS, request_seconds: float = REQUEST_SECONDS
     ) -> None:
         self._servers, self._request_seconds = kafka.bootstrap_servers, request_seconds
+        self._kafka = kafka
         # A record batch may have so many, decompressed.
         self.max_batch_bytes = kafka.max_batch_bytes
-        settings = kafka.kafka_python() | {
+        settings = kafka_python(kafka) | {
             "receive_message_max_bytes": _MOST_RESPONSE_BYTES,
             "request_timeout_ms": _NEVER_SECONDS * 1000,
             "reconnect_backoff_max_ms": 1_000,
@@ -219,11 +222,20 @@ class Brokers:
                     self._manager.broker_version_data = connection.broker_version_data
                 except _LOGIN as error:
                     raise self._refused_login(error) from error
-                except (errors.KafkaError, Moving, OSError) as error:
+                except errors.NodeNotReadyError as error:
+                    # It waits after an attempt before, whose error says more.
+                    last = last or error
+                # Unreachable: who gives the tokens.
+                except (errors.KafkaError, Moving, OSError, Unreachable) as error:
+                    if is_about_certificates(str(error)):
+                        raise self._refused_login(error) from error
                     last = error
                 else:
                     return
             self.wait(_PAUSE_SECONDS)
+        if last is not None and login_remark(self._kafka):
+            # A session that ends when it begins.
+            raise self._refused_login(last)
         raise Unreachable(
             f"no broker of {self._servers} answered ({last}). Fix: start Kafka", ErrorCode.KAFKA_UNREACHABLE
         )
@@ -270,18 +282,15 @@ class Brokers:
             raise self._meaning(error, node) from error
 
     def _meaning(self, error: Exception, node: int | str) -> Moving | Refused:
-        if isinstance(error, _LOGIN):
+        if isinstance(error, _LOGIN) or is_about_certificates(str(error)):
             return self._refused_login(error)
         if isinstance(error, errors.IncompatibleBrokerVersion):
             return Refused(f"broker {node}: {error}. Fix: read from brokers of Kafka 2.8 or later")
         return Moving(f"broker {node}: {error!r}")
 
-    def _refused_login(self, error: Exception) -> Refused:
-        return Refused(
-            f"Kafka at {self._servers} refuses the login: {error}. Fix: correct `username` and `password` of "
-            "`[kafka]` in the role's platform file",
-            ErrorCode.KAFKA_PERMISSION,
-        )
+    def _refused_login(self, error: Exception) -> LoginRefused:
+        said = f"Kafka at {self._servers} refuses the login: {error}"
+        return LoginRefused(f"{said}; {login_remark(self._kafka) or login_fix(said)}")
 
     def _wait_for(self, future: Any, deadline: float) -> Any:
         self._net.poll(timeout_ms=max(1, int((deadline - time.monotonic()) * 1000)), future=future)

@@ -1,0 +1,162 @@
+"""One declaration, as each of Kafka's three clients takes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.serialization import pkcs12
+from cryptography.x509.oid import NameOID
+
+from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients.kafka.login import certificates, properties
+from sluice.clients.kafka.login.properties import java, kafka_python, librdkafka
+from sluice.clients.kafka.login.tokens import Token, tokens
+from sluice.clients.polling import wait_for
+from sluice.config.platform_sections.kafka import Kafka
+from tests.support.certificates import Authority
+from tests.support.raising import raising
+
+OAUTH = Kafka(
+    "broker:9093",
+    "SASL_SSL",
+    "OAUTHBEARER",
+    ssl_ca_location="/run/ca.pem",
+    sasl_oauthbearer_token_endpoint_url="https://issuer.test/token",
+    sasl_oauthbearer_client_id="sluice",
+    sasl_oauthbearer_client_secret='the "secret"',
+    sasl_oauthbearer_scope="kafka",
+    sasl_oauthbearer_audience="cluster",
+    sasl_oauthbearer_extensions="logicalCluster=lkc-1,identityPoolId=pool-1",
+    https_ca_location="/run/issuer.pem",
+)
+EXTENSIONS = {"logicalCluster": "lkc-1", "identityPoolId": "pool-1"}
+
+
+def without_log(settings: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in ("logger", "oauth_cb")}
+
+
+def test_tokens_of_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "check", lambda kafka: None)
+    monkeypatch.setattr(tokens(OAUTH), "_fetch", lambda _: Token("value", 0.0, 2e12))
+    given = librdkafka(OAUTH)
+    assert given["oauth_cb"]("") == ("value", 2e12, "", EXTENSIONS)
+    assert without_log(given) == {
+        "bootstrap.servers": "broker:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "ssl.ca.location": "/run/ca.pem",
+    }
+    provider = kafka_python(OAUTH)["sasl_oauth_token_provider"]
+    assert (provider.token(), provider.extensions()) == ("value", EXTENSIONS)
+    assert java(OAUTH) == {
+        "bootstrap.servers": "broker:9093",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.login.callback.handler.class": properties._OAUTH_HANDLER,
+        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required "
+        'oauth.token.endpoint.uri="https://issuer.test/token" oauth.client.id="sluice" '
+        'oauth.client.secret="the \\"secret\\"" oauth.scope="kafka" oauth.audience="cluster" '
+        'oauth.access.token.is.jwt="false" oauth.ssl.truststore.location="/run/issuer.pem" '
+        'oauth.ssl.truststore.type="PEM" oauth.sasl.extension.logicalCluster="lkc-1" '
+        'oauth.sasl.extension.identityPoolId="pool-1";',
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": "/run/ca.pem",
+    }
+
+
+def test_a_token_of_a_file_in_java() -> None:
+    kafka = Kafka("b:1", "SASL_SSL", "OAUTHBEARER", sasl_oauthbearer_token_endpoint_url="file:///run/token")
+    assert java(kafka)["sasl.jaas.config"].endswith('required oauth.access.token.location="/run/token";')
+
+
+def test_aws(monkeypatch: Any) -> None:
+    kafka = Kafka("b:9098", "SASL_SSL", "AWS_MSK_IAM", aws_region="eu-central-1")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+    given = librdkafka(kafka)
+    assert given["sasl.mechanism"] == "OAUTHBEARER", "MSK takes it beside its own"
+    value, ends, _, extensions = given["oauth_cb"]("")
+    assert value
+    assert extensions == {}
+    assert ends - tokens(kafka).current().began == pytest.approx(900, abs=1.5)
+    assert kafka_python(kafka)["sasl_oauth_token_provider"].token() == value
+    assert java(kafka) == {
+        "bootstrap.servers": "b:9098",
+        "security.protocol": "SASL_SSL",
+        "sasl.mechanism": "AWS_MSK_IAM",
+        "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
+    }
+    role = Kafka("b:9098", "SASL_SSL", "AWS_MSK_IAM", aws_region="eu-central-1", aws_role_arn="arn:x")
+    assert java(role)["sasl.jaas.config"].endswith('awsRoleArn="arn:x" awsStsRegion="eu-central-1";')
+
+
+def test_a_certificate_with_its_key_in_one_file(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("sluice", passphrase="phrase")
+    both = tmp_path / "tls.pem"
+    both.write_text(key.read_text() + certificate.read_text())
+    kafka = Kafka("b:1", "SSL", ssl_certificate_location=str(both), ssl_key_password="phrase")
+    assert without_log(librdkafka(kafka)) == {
+        "bootstrap.servers": "b:1",
+        "security.protocol": "SSL",
+        "ssl.certificate.location": str(both),
+        "ssl.key.location": str(both),
+        "ssl.key.password": "phrase",
+    }
+    assert kafka_python(kafka) == {
+        "bootstrap_servers": ["b:1"],
+        "security_protocol": "SSL",
+        "ssl_certfile": str(both),
+        "ssl_keyfile": None,
+        "ssl_password": "phrase",
+    }
+    given = java(kafka)
+    assert given["ssl.keystore.type"] == "PKCS12"
+    assert held(given) == "sluice"
+
+
+def held(settings: dict[str, str]) -> str:
+    """Whose certificate a keystore has, with its key."""
+    content = Path(settings["ssl.keystore.location"]).read_bytes()
+    found = pkcs12.load_key_and_certificates(content, settings["ssl.keystore.password"].encode())
+    assert found[0] is not None
+    assert found[1] is not None
+    (name,) = found[1].subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+    return str(name.value)
+
+
+def test_java_s_keystore_is_kept_as_new_as_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(certificates, "KEYSTORE_SECONDS", 0.02)
+    authority = Authority(tmp_path)
+    certificate, key = map(str, authority.issue("before", file="tls"))
+    kafka = Kafka("b:1", "SSL", ssl_certificate_location=certificate, ssl_key_location=key)
+    given = java(kafka)
+    kept = Path(given["ssl.keystore.location"])
+    assert held(given) == "before"
+    assert kept.parent.stat().st_mode & 0o077 == 0
+    assert java(kafka) == given
+    assert given["ssl.keystore.password"] not in repr(certificates.keystore(kafka))
+    authority.issue("after", file="tls")
+    assert wait_for(lambda: held(given), 20, 0.02, lambda name: name == "after") == "after"
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        ({"ssl_ca_location": "/none.pem"}, "ssl_ca_location: /none.pem cannot be used (No such file"),
+        ({"ssl_key_password": "wrong"}, "cannot be used ("),
+        ({"ssl_key_location": ""}, "cannot be used ("),
+    ],
+)
+def test_files_that_cannot_be_used_are_named_before_a_client_is_made(
+    tmp_path: Path, keys: dict[str, Any], said: str
+) -> None:
+    certificate, key = Authority(tmp_path).issue("sluice", passphrase="phrase")
+    files = {"ssl_certificate_location": str(certificate), "ssl_key_location": str(key)}
+    kafka = Kafka("b:1", "SSL", **({**files, "ssl_key_password": "phrase"} | keys))
+    for client in (librdkafka, kafka_python, java):
+        with raising(LoginRefused, said, "Fix: put readable PEM files there"):
+            client(kafka)
