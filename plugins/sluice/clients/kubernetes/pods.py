@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
+from sluice.clients.processes.variables import role_of
 from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.sections.cluster import container_mb, memory_mb
 from sluice.config.stream import SourceType, StreamSpec
@@ -55,8 +56,6 @@ SPARK_CONF = {
 }
 # Read by PySpark when it starts its JVM.
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
-# Job -> the role whose platform file it reads. Others are the consumer's.
-ROLES = {"producer": "producer"}
 # Resources of a process without a JVM: a feed's producer.
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 
@@ -76,7 +75,7 @@ class PodJob:
 
     @property
     def role(self) -> str:
-        return ROLES.get(self.job, "consumer")
+        return role_of(self.job)
 
     @property
     def has_jvm(self) -> bool:
