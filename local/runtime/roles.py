@@ -305,8 +305,8 @@ def check_no_variables(value: Any, where: str) -> None:
     own, which is written to a file."""
     if is_reference(value, ENV):
         raise UsageError(
-            f"{where} is a reference to an environment variable, and the stack's programs have an environment "
-            'of their own. Fix: write the text to a file of mode 600, and { file = "/…" } here'
+            f"{where} is a reference to an environment variable, and the stack's programs have an "
+            'environment of their own. Fix: write the text to a file of mode 600, and { file = "/…" } here'
         )
     if isinstance(value, Mapping):
         for key, element in value.items():

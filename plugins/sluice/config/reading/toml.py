@@ -73,7 +73,9 @@ def secrets(settings: object) -> list[str]:
         if dataclasses.is_dataclass(value):
             found += secrets(value)
         elif isinstance(value, Mapping):
-            found += [_url_password(text) for text in value.values()]
+            for element in value.values():
+                nested = dataclasses.is_dataclass(element)
+                found += secrets(element) if nested else [_url_password(element)]
         elif not field.repr:
             found.append(value)
     return [text for text in found if text]

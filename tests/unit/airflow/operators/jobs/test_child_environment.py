@@ -27,7 +27,7 @@ SECRETS = {
     "KAFKA_OF_CONSUMER": "kafka-password-of-the-consumer",
     "SOME_TOKEN": "token-of-the-user",
 }
-# Of the producer's file.
+# To which the producer's file refers.
 OWN = {"KAFKA_OF_PRODUCER": "kafka-password-of-the-producer"}
 NEEDED = {
     "SPARK_CONF_DIR": "/spark",
