@@ -105,3 +105,12 @@ def test_what_cannot_be_signed_is_refused(keys: dict[str, str], message: str) ->
     with raising(ConfigError, "[lake.catalog]", message) as refused:
         rest(**keys)
     assert "hidden" not in str(refused.value)
+
+
+def test_keys_that_the_catalog_gives_for_files_sign_nothing() -> None:
+    without, delegated = {"access_key": "", "secret_key": ""}, {"access_delegation": "vended-credentials"}
+    made = declared(without, type="rest", uri=TABLES, **delegated, **OWN)
+    assert made.lake.spark()["rest.access-key-id"] == "own-key"
+    with raising(ConfigError, "[lake.catalog]: access_delegation is there, and no login"):
+        declared(without, type="rest", uri=TABLES, **delegated)
+    assert "rest.access-key-id" not in declared(without, type="rest", uri=TABLES).lake.spark()

@@ -86,6 +86,12 @@ def check(catalog: Catalog, where: str) -> None:
                     f"{key}"
                 )
     glue.check_login(catalog, where)
+    if catalog.access_delegation and not catalog.access_key:
+        # Iceberg's Java client has one provider of keys for both, and files have none then.
+        raise ConfigError(
+            f"{where}: access_delegation is there, and no login that requests are signed with. Fix: add "
+            "access_key and secret_key, or leave out access_delegation"
+        )
     if not catalog.plain_text:
         danger = ", without encryption: who stands between could answer in its place"
         check_encrypted(catalog.uri, f"{where}: uri", danger)
