@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
-from sluice import airflow_secrets
 from sluice.airflow.hook import PlatformHook
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.reading.toml import ConfigError
@@ -80,10 +79,11 @@ def test_they_are_found_in_the_secrets_backend_that_airflow_has(
     assert (found.lake.catalog.username, found.lake.catalog.password) == ("lake", "backend-password")
 
 
+@pytest.mark.usefixtures("folder")
 def test_what_airflow_refuses_is_not_taken_for_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(key: str, **_: object) -> str:
         raise AirflowSecretsBackendAccessDenied("denied")
 
     monkeypatch.setattr("airflow.sdk.Variable.get", denied)
-    with raising(ConfigError, "'s3_key': Airflow refuses it to this process. Fix"):
-        airflow_secrets.read("airflow_variable", "s3_key", "password")
+    with raising(ConfigError, "airflow.toml s3 secret_key: airflow_variable 's3_key': Airflow refuses it to"):
+        PlatformHook().platform  # noqa: B018
