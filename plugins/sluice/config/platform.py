@@ -15,6 +15,7 @@ from sluice.config.platform_sections import (
     lake,
     metrics,
     registry,
+    signing,
 )
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
@@ -100,7 +101,7 @@ def parse(text: str, where: str, references: References | None = None) -> Platfo
 
 def _with_defaults(platform: Platform) -> Platform:
     """What one section says in place of another one that does not."""
-    filled = glue.with_defaults(platform.lake.catalog, platform.s3)
+    filled = glue.with_defaults(signing.with_defaults(platform.lake.catalog), platform.s3)
     return replace(platform, lake=replace(platform.lake, catalog=filled))
 
 
