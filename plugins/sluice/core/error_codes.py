@@ -45,12 +45,14 @@ class ErrorCode(StrEnum):
     TABLE_LOST = "SLU-223", "Table lost by the catalog"
     LAKE_FILE_MISSING = "SLU-224", "File of a table is gone"
     TABLE_REPLACED = "SLU-225", "Table replaced by another one"
-    CATALOG_PERMISSION = "SLU-226", "Catalog refuses the login"
+    CATALOG_PERMISSION = "SLU-226", "Catalog permission denied"
     CATALOG_BROKEN = "SLU-227", "Catalog breaks a promise"
+    CATALOG_LOGIN = "SLU-228", "Catalog login refused"
     CATALOG_KEYS = "SLU-229", "Catalog's keys of a table missing or refused"
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
+    DATABASE_LOGIN = "SLU-234", "Login to a sink's database refused"
     NOT_DELIVERED = "SLU-241", "Notification not delivered"
     KUBERNETES_UNREACHABLE = "SLU-251", "Kubernetes unreachable"
     KUBERNETES_REFUSED = "SLU-252", "Kubernetes refused the request"
@@ -135,6 +137,15 @@ class ErrorCode(StrEnum):
     DRILL_FAILED = "SLU-804", "Drill failed"
 
 
+# A system does not let this one in, or is not the one that its certificate must name: corrected by a person,
+# and not by a restart.
+LOGINS = frozenset(
+    {
+        ErrorCode.KAFKA_LOGIN,
+        ErrorCode.CATALOG_LOGIN,
+        ErrorCode.DATABASE_LOGIN,
+    }
+)
 # A further attempt finds the same.
 PERMANENT = frozenset(
     {

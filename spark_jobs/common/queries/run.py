@@ -24,6 +24,7 @@ from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, He
 from spark_jobs.common.kafka.login import explained
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import known_tables
+from spark_jobs.common.lake.catalog_login import catalog_explained
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.queries import arrival_times, recovery
@@ -57,7 +58,7 @@ def _run(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
-    with explained(platform.kafka):
+    with explained(platform.kafka), catalog_explained(platform):
         _run_queries(spec, platform, stop)
 
 

@@ -26,14 +26,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import MAX_QUOTED, quoted
 
-_NOT_ALLOWED = (DatabaseError.LOGIN, DatabaseError.DENIED, DatabaseError.NO_DATABASE)
-# By psycopg2 and PyMySQL alike, and of libpq for another host's certificate; of a server without encryption.
-_NOT_VERIFIED = (
-    "certificate verify failed",
-    "does not match host name",
-    "server does not support SSL",
-    "server doesn't support it",
-)
+_NOT_ALLOWED = (DatabaseError.DENIED, DatabaseError.NO_DATABASE)
 
 # AWS Glue's, and those that each of AWS's services has.
 DENIED_BY_AWS = DENIED | {
@@ -76,8 +69,10 @@ def asking(what: str) -> Iterator[None]:
         # Each connection waits for an answer.
         message = f"{what}: the catalog's database does not answer: no connection is free"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
-    except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
+    except ForbiddenError as error:
         raise refused(what, str(error)) from error
+    except (UnauthorizedError, AuthorizationExpiredError, OAuthError) as error:
+        raise login_refused(what, str(error)) from error
     except ClientError as error:
         if (code := error_code(error)) in DENIED_BY_AWS:
             raise refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
@@ -118,23 +113,34 @@ def _of_database(what: str, error: BaseException) -> Missing | Refused | Unreach
         return Missing(message, ErrorCode.TABLE_NOT_FOUND)
     if found in _NOT_ALLOWED:
         return refused(what, reason)
-    if any(words in reason for words in _NOT_VERIFIED):
+    if found is DatabaseError.LOGIN:
+        return login_refused(what, reason)
+    if found is DatabaseError.UNVERIFIED:
         return not_verified(what, reason)
     message = f"{what}: the catalog's database does not answer: {reason}"
     return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
 
 
-def not_verified(what: str, reason: str) -> Unreachable:
-    """The error for a database that is not the one that its certificate must name, or is not encrypted."""
+def not_verified(what: str, reason: str) -> Refused:
+    """The error for a catalog that is not the one that its certificate must name, or is not encrypted."""
     message = (
-        f"{what}: the catalog's database is not verified, and got no login: {_line(reason)}. Fix: correct "
-        "sslrootcert, the file with the CA of its certificate, or the host's name in uri"
+        f"{what}: the catalog is not verified, and got no login: {_line(reason, _MAX_REFUSAL)}. "
+        "Fix: correct sslrootcert, the file with the CA of its certificate, or the host's name in uri"
     )
-    return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
+    return Refused(message, ErrorCode.CATALOG_LOGIN)
+
+
+def login_refused(what: str, reason: str) -> Refused:
+    """The error for a login or a certificate that the catalog refuses, and for one that cannot be used."""
+    message = (
+        f"{what}: the catalog refuses the login: {_line(reason, _MAX_REFUSAL)}. Fix: correct the login, or "
+        "the certificate, in [lake.catalog] of the role's platform file"
+    )
+    return Refused(message, ErrorCode.CATALOG_LOGIN)
 
 
 def refused(what: str, reason: str) -> Refused:
-    """The error for a login, or a right, that the catalog refuses; ``reason``: its words."""
+    """The error for a right that the catalog refuses; ``reason``: its words."""
     message = (
         f"{what}: the catalog refuses this role: {_line(reason, _MAX_REFUSAL)}. Fix: correct the login in "
         "[lake.catalog] of the role's platform file, or give it this right"

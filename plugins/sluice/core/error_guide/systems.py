@@ -120,12 +120,11 @@ ERRORS = {
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="The catalog (its database, its REST server, AWS Glue) does not answer, limits requests, its "
-        "certificate is not verified, or its connections are all in use; or a proxy answers in its "
+        cause="The catalog (its database, its REST server, AWS Glue) does not answer, limits requests, "
+        "or its connections are all in use; or a proxy answers in its "
         "place: 404 without Iceberg's error, which is not taken for a missing table, or a redirect, which is "
         "not followed. Retried",
-        fix="start it; if it limits requests: wait; of a certificate, an address or a proxy: correct what "
-        "the message names",
+        fix="start it; if it limits requests: wait; of an address or a proxy: correct what the message names",
     ),
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
@@ -135,10 +134,17 @@ ERRORS = {
         "promise](catalogs.md#is-my-catalog-safe) that the message names; or remove the override",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
-        cause="The catalog refuses the role's login, or its rights do not suffice, or it does not take the "
-        "request: `uri`, `warehouse` or `prefix` is wrong, or a proxy answers in its place",
+        cause="The rights of the role's login do not suffice, AWS Glue refuses the login, or the catalog "
+        "does not take the request: `uri`, `warehouse` or `prefix` is wrong, or a proxy answers in its place",
         fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
         "message names",
+    ),
+    ErrorCode.CATALOG_LOGIN: ErrorGuide(
+        cause="The catalog refuses the role's login, its token or its certificate, which may have ended or "
+        "be of another CA; or the certificate's files cannot be used; or the catalog is not verified "
+        "(another CA, another host name, no encryption), and got no login. Exit code 77 of a process",
+        fix="do what the text says ([logins](catalogs.md#postgresql)); the stream goes on by itself with "
+        "its runtime's next attempt",
     ),
     ErrorCode.CATALOG_KEYS: ErrorGuide(
         cause="With `access_delegation` the catalog gave no keys for the table's files, or S3 refuses "
@@ -177,7 +183,7 @@ ERRORS = {
         fix="bring the database back ([sink is down](operating.md#sink-is-down))",
     ),
     ErrorCode.DATABASE_REFUSED: ErrorGuide(
-        cause="Login, a permission or a value",
+        cause="A permission or a value",
         fix="correct the Airflow connection or the user's "
         "[rights](your-own-systems.md#a-database-for-results)",
     ),
@@ -186,6 +192,14 @@ ERRORS = {
         "collation or engine differ from the query",
         fix="missing: clear `provision_sinks`; different: rename the table, then clear `provision_sinks`, "
         "which creates an empty one and so [rebuilds the query](operating.md#rebuild-a-query)",
+    ),
+    ErrorCode.DATABASE_LOGIN: ErrorGuide(
+        cause="The database of a sink refuses the login or the certificate of its Airflow connection, or the "
+        "certificate's files cannot be used; or it is not verified (another CA, another host name, no "
+        "encryption), and got no login. Exit code 77 of a stream's queries",
+        fix="correct the Airflow connection or its files "
+        "([encryption](your-own-systems.md#a-database-for-results)), then clear `provision_sinks`, which "
+        "exports the connection; the queries go on by themselves",
     ),
     ErrorCode.NOT_DELIVERED: ErrorGuide(
         cause="A [notifier](operating.md#notifications) failed, or took longer than 12 s: the mail server "

@@ -37,6 +37,7 @@ _CONNECT = "SQLNonTransientConnectionException: (conn=17) "
 _NOT_FOUND = "unable to find valid certification path to requested target"
 _GLUE = "software.amazon.awssdk.services.glue.model."
 _BY_GLUE = "(Service: Glue, Status Code: 400, Request ID: 5d0a)"
+_ALERT = "javax.net.ssl.SSLHandshakeException: Received fatal alert: certificate_expired"
 _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
 
 
@@ -77,6 +78,10 @@ _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
         ),
         (
             f"{_JAVA}SQLInvalidAuthorizationSpecException: (conn=15) Access denied for user 'u'@'h'",
+            "SLU-228 Refused: the lake's catalog: the catalog refuses the login: \"Access denied",
+        ),
+        (
+            f"{_JAVA}SQLSyntaxErrorException: (conn=16) Access denied for user 'u'@'h' to database 'lake'",
             "SLU-226 Refused: the lake's catalog: the catalog refuses this role: \"Access denied",
         ),
         (
@@ -85,15 +90,35 @@ _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
         ),
         (
             'org.postgresql.util.PSQLException: FATAL: password authentication failed for user "u"',
-            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'FATAL: password",
+            "SLU-228 Refused: the lake's catalog: the catalog refuses the login: 'FATAL: password",
+        ),
+        (
+            "org.postgresql.util.PSQLException: FATAL: connection requires a valid client certificate",
+            "SLU-228 Refused: the lake's catalog: the catalog refuses the login: 'FATAL: connection",
+        ),
+        (
+            f"{_ALERT}\n\tat org.postgresql.core.VisibleBufferedInputStream.readMore",
+            "SLU-228 Refused: the lake's catalog: the catalog refuses the login: 'Received fatal alert: cert",
+        ),
+        (
+            f"{_ALERT}\n\tat org.other.X",
+            f"SLU-500 {_ALERT}",
+        ),
+        (
+            "org.apache.iceberg.exceptions.NotAuthorizedException: Not authorized: no such key",
+            "SLU-228 Refused: the lake's catalog: the catalog refuses the login: 'Not authorized",
+        ),
+        (
+            "org.apache.iceberg.exceptions.ForbiddenException: Forbidden: no right",
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'Forbidden",
         ),
         (
             f"{_JAVA}{_CONNECT}Trying to connect with ssl, but ssl not enabled in the server",
-            "SLU-221 Unreachable: the lake's catalog: the catalog's database is not verified",
+            "SLU-228 Refused: the lake's catalog: the catalog is not verified",
         ),
         (
             f"{_JAVA}{_CONNECT}Could not connect to h:1 : {_NOT_FOUND}\nCaused by: sun.X: {_NOT_FOUND}",
-            "SLU-221 Unreachable: the lake's catalog: the catalog's database is not verified",
+            "SLU-228 Refused: the lake's catalog: the catalog is not verified",
         ),
         (
             f"{_JAVA}SQLNonTransientConnectionException: Socket fail to connect to h:1. Connection refused",
