@@ -62,6 +62,7 @@ class ErrorCode(StrEnum):
     SCHEMA_REFUSED = "SLU-264", "Registered schema cannot be used"
     REGISTRY_CHANGED = "SLU-265", "Kept schema is another one or damaged"
     SCHEMA_INCOMPATIBLE = "SLU-266", "Schema incompatible with its subject"
+    REGISTRY_LOGIN = "SLU-267", "Schema registry login refused"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
     CORRUPT_OBJECT = "SLU-302", "Corrupt object"
@@ -144,6 +145,7 @@ LOGINS = frozenset(
         ErrorCode.KAFKA_LOGIN,
         ErrorCode.CATALOG_LOGIN,
         ErrorCode.DATABASE_LOGIN,
+        ErrorCode.REGISTRY_LOGIN,
     }
 )
 # A further attempt finds the same.

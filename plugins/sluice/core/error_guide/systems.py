@@ -226,7 +226,7 @@ ERRORS = {
         "[`registry`](your-own-systems.md#a-schema-registry) in the role's platform file",
     ),
     ErrorCode.REGISTRY_REFUSED: ErrorGuide(
-        cause="Wrong login or a missing right (401, 403), an address that is not that of the API, a "
+        cause="A missing right (403), an address that is not that of the API, a "
         "redirect, which is never followed, or an answer that the API does not have",
         fix="correct [`registry`](your-own-systems.md#a-schema-registry) of the role's platform file, or "
         "grant the right that the page lists",
@@ -257,6 +257,13 @@ ERRORS = {
         "as its next version. Nothing was sent",
         fix="what the text names: give a new field a default, keep the others; or set the subject's "
         "compatibility, as `NONE`",
+    ),
+    ErrorCode.REGISTRY_LOGIN: ErrorGuide(
+        cause="The registry refuses the login or the certificate of `[registry]`, or the token endpoint the "
+        "client; or the certificate's files cannot be used; or one of the two is not verified (another CA, "
+        "another host name), and got no login. Exit code 77 of a stream's process",
+        fix="do what the text says ([logins](your-own-systems.md#a-schema-registry)); the stream goes on by "
+        "itself with its runtime's next attempt",
     ),
     ErrorCode.REQUEST_REFUSED: ErrorGuide(
         cause="supervisord rejects the login or the request, or a results table has row-level deletes",

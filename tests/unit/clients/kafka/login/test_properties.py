@@ -41,7 +41,7 @@ def without_log(settings: dict[str, Any]) -> dict[str, Any]:
 
 def test_tokens_of_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "check", lambda kafka: None)
-    monkeypatch.setattr(tokens(OAUTH), "_fetch", lambda _: Token("value", 0.0, 2e12))
+    monkeypatch.setattr(tokens(OAUTH), "_fetch", lambda: Token("value", 0.0, 2e12))
     given = librdkafka(OAUTH)
     assert given["oauth_cb"]("") == ("value", 2e12, "", EXTENSIONS)
     assert without_log(given) == {
