@@ -135,7 +135,7 @@ def catalog_options(platform: Platform) -> dict[str, str]:
     options = {
         "": "org.apache.iceberg.spark.SparkCatalog",
         ".client.region": s3.region,
-        **{f".{key}": value for key, value in platform.lake.spark().items()},
+        **{f".{key}": value for key, value in (platform.lake.spark() | login(platform)).items()},
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         # Role maintenance deletes, late. If a commit's answer was lost, Iceberg deletes what main now uses.
         ".s3.delete-enabled": "false",
@@ -157,6 +157,17 @@ def catalog_options(platform: Platform) -> dict[str, str]:
     else:
         options |= {".s3.access-key-id": s3.access_key, ".s3.secret-access-key": s3.secret_key}
     return {f"spark.sql.catalog.{CATALOG}{key}": value for key, value in options.items()}
+
+
+def login(platform: Platform) -> dict[str, str]:
+    """Properties of the catalog for a client's certificate; none without one. Raises Refused for files that
+    cannot be used."""
+    if not platform.lake.catalog.sslcert:
+        return {}
+    # Imports the clients of catalogs, which not every process has.
+    from sluice.clients.catalogs import login as catalog_login
+
+    return catalog_login.java(platform.lake.catalog)
 
 
 def log_in_to_glue(spark: SparkSession, platform: Platform) -> None:
