@@ -143,8 +143,8 @@ ERRORS = {
         cause="The catalog (its database, its REST server, AWS), or the token endpoint, refuses the login of "
         "`[lake.catalog]`: a wrong password, secret or key; a token, temporary keys or a certificate that "
         "ended, or of another CA; a clock that is wrong; or there are no keys, or no files that can be "
-        "used; or the catalog is not verified (another CA, another host name, no encryption), and got no login. Exit code "
-        "77 of a process",
+        "used; or the catalog is not verified (another CA, another host name, no encryption), and got no login. "
+        "Exit code 77 of a process",
         fix="do what the text says ([logins](catalogs.md#connect-one)); the stream goes on by itself with "
         "its runtime's next attempt",
     ),
