@@ -244,6 +244,13 @@ ERRORS = {
         fix="what the text names: give a new field a default, keep the others; or set the subject's "
         "compatibility, as `NONE`",
     ),
+    ErrorCode.CONNECTION_FINDING: ErrorGuide(
+        cause="An end of a platform file does not answer, refuses the login or a right, or has another "
+        "clock; or a certificate or token has ended or is about to: it has less than a third of its time "
+        "left, and less than two weeks",
+        fix="do what each line of the task's log, or of `sluice check-connections`, says "
+        "([how to read it](operating.md#check-the-connections))",
+    ),
     ErrorCode.REQUEST_REFUSED: ErrorGuide(
         cause="supervisord rejects the login or the request, or a results table has row-level deletes",
         fix="login: `make down`, `make up`; deletes: rewrite the table's files",
