@@ -82,8 +82,10 @@ def test_a_clock_far_behind_is_a_certificate_that_is_not_yet_valid(broker: Login
 
 @pytest.mark.exhaustive
 def test_a_token_has_its_end_and_is_renewed(broker: LoginBroker) -> None:
-    cluster, *others = rows_of(broker.by_token())
-    assert failures([cluster, *others]) == []
+    cluster, endpoint, *brokers = rows_of(broker.by_token())
+    assert failures([cluster, endpoint, *brokers]) == []
+    assert (endpoint.end, endpoint.tls) == ("kafka token endpoint", "plain text")
+    assert endpoint.clock is not None
     assert cluster.token is not None
     assert cluster.is_renewed
     assert cluster.login == "OAUTHBEARER sluice-consumer"

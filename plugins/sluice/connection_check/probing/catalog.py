@@ -12,7 +12,7 @@ from sluice.clients.s3.errors import error_code
 from sluice.config.platform_sections.catalog import GLUE
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.probing.web import clock_of, static_token
+from sluice.connection_check.probing.web import ask_address, clock_of, static_token
 from sluice.connection_check.rights.tables import CATALOG_READERS, CATALOG_WRITERS
 from sluice.connection_check.rows import Row, compared
 from sluice.core.errors import Refused
@@ -35,6 +35,10 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     row.token = static_token(catalog.token)
     if not handshakes.look_at(row, catalog.address, Tls()):
         return
+    if catalog.oauth2_server_uri:
+        endpoint = Row(row.role, "lake.catalog token endpoint", catalog.oauth2_server_uri, row.login)
+        rows.append(endpoint)
+        ask_address(catalog.oauth2_server_uri, Tls(), rows[-1:])
     is_needed = platform.role in (*CATALOG_READERS, *CATALOG_WRITERS)
     pointers: Any = None
     try:

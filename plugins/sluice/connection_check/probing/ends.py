@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sluice.clients.s3.requests import split_prefix
 from sluice.config.platform_sections.catalog import GLUE, SQL
 from sluice.connection_check.needs import Needs
+from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rights.kafka import is_operators
 from sluice.connection_check.rights.s3 import Grant, Places, bucket_of, s3_grants
 from sluice.connection_check.rows import Row
@@ -30,6 +31,7 @@ def ends_of(platform: Platform, needs: Needs) -> list[End]:
     found = [_kafka(platform, needs), _s3(platform, needs), _catalog(platform)]
     if platform.registry is not None:
         found += _registry(platform, needs)
+    found += [_feed(platform.role, *one) for one in platform.feeds.items()]
     if platform.supervisor is not None:
         from sluice.connection_check.probing.web import ask_supervisor
 
@@ -125,6 +127,12 @@ def _catalog_login(catalog: Catalog) -> str:
     if catalog.credential:
         return f"OAuth2 {catalog.credential.partition(':')[0]}"
     return "bearer token" if catalog.token else "none"
+
+
+def _feed(role: str, stream: str, url: str) -> End:
+    from sluice.connection_check.probing.web import ask_address
+
+    return End(Row(role, f"feeds {stream}", url), partial(ask_address, url, Tls()))
 
 
 def _registry(platform: Platform, needs: Needs) -> list[End]:

@@ -22,6 +22,7 @@ from sluice.clients.kafka.login.tokens import tokens
 from sluice.config.platform_sections.kafka import AWS_MSK_IAM, OAUTHBEARER, Kafka
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
+from sluice.connection_check.probing.web import ask_address
 from sluice.connection_check.rights.kafka import (
     CLUSTER,
     CLUSTER_NAME,
@@ -74,6 +75,10 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
     row = rows[0]
     tls = Tls.declared(kafka)
     handshakes.read_files(row, tls)
+    url = kafka.sasl_oauthbearer_token_endpoint_url
+    if url and not kafka.token_file:
+        rows.append(Row(role, "kafka token endpoint", url, row.login))
+        ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
     if kafka.sasl_mechanism in _BY_TOKEN:
         token = tokens(kafka).current()
         row.token, row.is_renewed = Span(token.began, token.ends), not kafka.token_file

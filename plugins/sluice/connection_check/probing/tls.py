@@ -30,15 +30,20 @@ _KEYS = (
 
 @dataclass(frozen=True)
 class Tls:
-    """How a server is verified, and the client: paths of PEM files, empty for none. ``is_verified``: False if
-    the declaration asks for encryption alone; ``names_host``: whether the certificate must name the host."""
+    """How a server is verified, and the client."""
 
     ca: str = ""
+    """Path of a PEM file with the CA; empty: the system's."""
     certificate: str = ""
+    """Path of a PEM file with the client's certificate; empty: none."""
     key: str = ""
+    """Path of a PEM file with its key; empty: in the same file."""
     key_password: str = field(default="", repr=False)
+    """The key's passphrase; empty: it is not encrypted."""
     is_verified: bool = True
+    """False if the declaration asks for encryption alone."""
     names_host: bool = True
+    """Whether the server's certificate must name the host."""
 
     @classmethod
     def declared(cls, section: object, *, is_verified: bool = True, names_host: bool = True) -> Tls:

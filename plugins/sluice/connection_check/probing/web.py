@@ -16,7 +16,7 @@ from sluice.clients.kafka.login.tokens import claims
 from sluice.config.reading.urls import is_loopback
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.rows import Row, Span, compared
+from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.registry.errors import Forbidden
 from sluice.supervision.observer.server import PATH as STREAMS
@@ -57,6 +57,16 @@ def clock_of(row: Row, url: str) -> None:
         return
     if text := answer.headers.get("Date"):
         row.clock = parsedate_to_datetime(text).timestamp() - (began + time.time()) / 2
+
+
+def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
+    """Fill the row of a server that is asked for nothing: its certificate and its clock."""
+    row = rows[0]
+    if not handshakes.look_at(row, url, tls):
+        return
+    clock_of(row, url)
+    if row.clock is None and row.tls == PLAIN_TEXT:
+        raise Unreachable("it does not answer. Fix: start it, or correct its address")
 
 
 def registry_login(registry: Registry) -> str:
