@@ -12,7 +12,8 @@ from local.runtime.home import write_files
 from local.runtime.supervisord import Program
 from local.services import streams
 from local.setup.bootstrap import java_home
-from sluice.clients.kubernetes.pods import HOME, TEMPLATES, executor_template
+from sluice.clients.kubernetes.identities import HOME
+from sluice.clients.kubernetes.pods import TEMPLATES, executor_template
 
 
 def write() -> int:

@@ -55,6 +55,12 @@ def settings(cls: Any, prefix: str = "") -> Iterator[Setting]:
             (hint,) = [part for part in typing.get_args(hint) if part is not types.NoneType]
         if dataclasses.is_dataclass(hint):
             yield from settings(hint, f"{key}.")
+        elif (
+            not meaning
+            and typing.get_origin(hint) is dict
+            and dataclasses.is_dataclass(item := typing.get_args(hint)[1])
+        ):
+            yield from settings(item, f"{key}.<role>.")
         elif not meaning:
             raise LookupError(f"{cls.__name__}.{field.name} has no description. Fix: make it an Annotated")
         else:

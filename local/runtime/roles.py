@@ -15,6 +15,7 @@ from local.runtime.secrets import REGISTRY_ROLES
 from sluice.config.platform import ROLES
 from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.postgresql import DISABLE
+from sluice.config.reading.references import ENV, is_reference
 from sluice.config.reading.toml import dump
 from sluice.config.reading.urls import is_loopback
 from sluice.connection_check.rights.kafka import kafka_user
@@ -178,6 +179,7 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
                 raise UsageError(
                     f"SLUICE_EXTERNAL: {path}: [{section}] is missing. Fix: add the keys from the README"
                 )
+        check_no_variables(theirs, f"SLUICE_EXTERNAL: {path}:")
         # Values of the top level first, as TOML requires.
         defaults = {name: ours[name] for name in DEFAULTED if name in ours}
         supervisor = {"supervisor": ours["supervisor"]} if "supervisor" in ours else {}
@@ -189,6 +191,19 @@ def external(embedded: dict[str, Document], folder: Path) -> dict[str, Document]
             # The embedded process of checks runs, with their token.
             files[role]["metrics"] = ours["metrics"] | theirs["metrics"]
     return files
+
+
+def check_no_variables(value: Any, where: str) -> None:
+    """Raise UsageError for a reference to a variable: the programs of a stack have an environment of their
+    own, which is written to a file."""
+    if is_reference(value, ENV):
+        raise UsageError(
+            f"{where} is a reference to an environment variable, and the stack's programs have an "
+            'environment of their own. Fix: write the text to a file of mode 600, and { file = "/…" } here'
+        )
+    if isinstance(value, Mapping):
+        for key, element in value.items():
+            check_no_variables(element, f"{where} {key}")
 
 
 def files(folder: Path, documents: Mapping[str, Document]) -> dict[Path, str]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sluice.clients.registry.schemas import RegistrySchemas
     from sluice.clients.s3.objects import Bucket
     from sluice.config.platform import Platform
+    from sluice.config.reading.references import AirflowSecrets
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
     from sluice.ledger.history import History
@@ -48,8 +49,13 @@ class Systems:
     ) -> None:
         self.role, self.s3_limits, self.environ = role, s3_limits, environ
 
+    @property
+    def airflow_secrets(self) -> AirflowSecrets | None:
+        """What follows references to Airflow's secrets, in Airflow's own processes; None elsewhere."""
+        return None
+
     def load(self, role: str) -> Platform:
-        return platforms.load(role, self.environ)
+        return platforms.load(role, self.environ, self.airflow_secrets)
 
     @cached_property
     def platform(self) -> Platform:

@@ -1,4 +1,4 @@
-"""Months of files by Airflow's own backfill: killed in the middle, run again, and each row is there once."""
+"""Months of files by Airflow's own backfill: killed amid it, run again, and each row is there once."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tests.support import airflow_calls
 from tests.support.processes import process_tree, signal_all
 
 DAG = "nyc_taxi_backfill"
-MONTHS = ["2019-01", "2019-02"]
-EMPTY = "2019-03"
+# Without files at first: the third month of a year.
+MONTHS, EMPTY = ("01", "02"), "03"
 ROWS = 150
 SCHEDULER = "airflow-scheduler"
 SECONDS = 600
@@ -36,12 +36,52 @@ def unpaused(rig: Rig) -> Iterator[Rig]:
 
 
 @pytest.mark.timeout(1500)
-def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(unpaused: Rig) -> None:
+@pytest.mark.parametrize(
+    ("year", "is_disturbed"), [(2019, False), pytest.param(2020, True, marks=pytest.mark.exhaustive)]
+)
+def test_months_of_files_with_a_late_one_also_if_scheduler_and_worker_are_killed(
+    unpaused: Rig, year: int, is_disturbed: bool
+) -> None:
     rig = unpaused
     rig.ensure_stream()
-    for number, month in enumerate(MONTHS):
+    full, empty = [f"{year}-{month}" for month in MONTHS], f"{year}-{EMPTY}"
+    for number, month in enumerate(full):
         put(rig, f"{month}.csv", number)
-    backfill(rig, MONTHS[0], "--max-active-runs", "2")
+    backfill(rig, full[0], empty, "--max-active-runs", "2")
+    if is_disturbed:
+        kill_scheduler_and_worker(rig)
+    states = finish(rig, year)
+    assert states.pop(empty) == "failed"
+    assert states == dict.fromkeys(full, "success")
+    proofs = {month: proof(rig, month) for month in full}
+    assert [found["status"] for found in proofs.values()] == ["passed"] * len(full)
+    sources = {month: sources_of(rig, found) for month, found in proofs.items()}
+    for month, (source,) in sources.items():
+        assert source["object"].endswith(f"yellow_tripdata_{month}.csv"), month
+        assert rig.rows_of(source["source_id"]) == list(range(ROWS)), month
+    rig.wait_for_everything()
+    rig.assert_exact()
+    log = "\n".join(rig.airflow.log(DAG, run_ids(rig)[empty], "produce"))
+    assert "SLU-311" in log
+    assert f"yellow_tripdata_{empty}*.csv*" in log
+
+    put(rig, f"{full[1]}_late.csv", len(full))
+    put(rig, f"{empty}.csv", len(full) + 1)
+    before = sum(after for _, after in rig.bounds().values())
+    backfill(
+        rig, full[1], empty, "--max-active-runs", "4", "--reprocess-behavior", "completed", "--run-backwards"
+    )
+    states = finish(rig, year)
+    assert states == dict.fromkeys([*full, empty], "success")
+    late = proof(rig, full[1])
+    assert [source["object"].rsplit("_", 1)[1] for source in sources_of(rig, late)] == ["late.csv"]
+    assert (late["published"], late["verified_before"]) == (ROWS, 1)
+    assert sum(after for _, after in rig.bounds().values()) == before + 2 * ROWS
+    rig.assert_exact()
+
+
+def kill_scheduler_and_worker(rig: Rig) -> None:
+    """The scheduler while the first interval's producer runs, and then the worker of another one."""
     first = producer_of(rig, set())
     scheduler = psutil.Process(int(rig.process(SCHEDULER)["pid"]))
     workers = scheduler.children()
@@ -52,33 +92,6 @@ def test_months_of_files_with_a_scheduler_and_a_worker_killed_and_a_late_file(un
     second = producer_of(rig, {first.pid})
     signal_all(process_tree(workers_of(second)[-1].pid), signal.SIGKILL)
 
-    states = finish(rig)
-    assert states.pop(EMPTY) == "failed"
-    assert states == dict.fromkeys(MONTHS, "success")
-    proofs = {month: proof(rig, month) for month in MONTHS}
-    assert [found["status"] for found in proofs.values()] == ["passed"] * len(MONTHS)
-    sources = {month: sources_of(rig, found) for month, found in proofs.items()}
-    for month, (source,) in sources.items():
-        assert source["object"].endswith(f"yellow_tripdata_{month}.csv"), month
-        assert rig.rows_of(source["source_id"]) == list(range(ROWS)), month
-    rig.wait_for_everything()
-    rig.assert_exact()
-    log = "\n".join(rig.airflow.log(DAG, run_ids(rig)[EMPTY], "produce"))
-    assert "SLU-311" in log
-    assert f"yellow_tripdata_{EMPTY}*.csv*" in log
-
-    put(rig, f"{MONTHS[1]}_late.csv", len(MONTHS))
-    put(rig, f"{EMPTY}.csv", len(MONTHS) + 1)
-    before = sum(after for _, after in rig.bounds().values())
-    backfill(rig, MONTHS[1], "--max-active-runs", "4", "--reprocess-behavior", "completed", "--run-backwards")
-    states = finish(rig)
-    assert states == dict.fromkeys([*MONTHS, EMPTY], "success")
-    late = proof(rig, MONTHS[1])
-    assert [source["object"].rsplit("_", 1)[1] for source in sources_of(rig, late)] == ["late.csv"]
-    assert (late["published"], late["verified_before"]) == (ROWS, 1)
-    assert sum(after for _, after in rig.bounds().values()) == before + 2 * ROWS
-    rig.assert_exact()
-
 
 def put(rig: Rig, name: str, number: int) -> None:
     text = "\n".join([rig.sample[0], *rig.slice(number * ROWS, ROWS)]) + "\n"
@@ -86,12 +99,12 @@ def put(rig: Rig, name: str, number: int) -> None:
     rig.stack.admin_s3().put_object(Bucket="source", Key=key, Body=text.encode())
 
 
-def backfill(rig: Rig, first: str, *options: str) -> None:
-    """As a person creates it, by Airflow's command: the months from `first` on."""
+def backfill(rig: Rig, first: str, last: str, *options: str) -> None:
+    """As a person creates it, by Airflow's command."""
     context = rig.stack.context
     # Airflow allows one at a time, and its scheduler marks them as complete every 30 s.
     wait_until("the end of earlier backfills", lambda: not is_active(rig), 60, 1)
-    dates = ["--from-date", f"{first}-01", "--to-date", f"{EMPTY}-01"]
+    dates = ["--from-date", f"{first}-01", "--to-date", f"{last}-01"]
     done = subprocess.run(
         [
             str(context.python_env / "bin" / "airflow"),
@@ -126,12 +139,13 @@ def run_ids(rig: Rig) -> dict[str, str]:
     return {month: run["dag_run_id"] for month, run in runs(rig).items()}
 
 
-def finish(rig: Rig) -> dict[str, str]:
-    """Month -> state, when all runs are done."""
+def finish(rig: Rig, year: int) -> dict[str, str]:
+    """Month -> state, when all runs of a year are done."""
     states: dict[str, str] = {}
 
     def done() -> bool:
-        states.update({month: run["state"] for month, run in runs(rig).items()})
+        found = {month: run["state"] for month, run in runs(rig).items()}
+        states.update({month: state for month, state in found.items() if month.startswith(str(year))})
         return len(states) == len(MONTHS) + 1 and set(states.values()) <= DONE
 
     try:

@@ -59,8 +59,14 @@ def test_rows_are_replayed_reverted_and_redone_beside_the_stream(changing: Rig) 
     assert after.state == "success"
     assert rig.process()["pid"] == process
     rig.assert_exact()
-
     assert findings(rig) == {}
+
+
+@pytest.mark.exhaustive
+def test_a_corrected_file_replaces_the_older_one_and_a_data_file_that_is_gone_is_found(changing: Rig) -> None:
+    rig = changing
+    rig.reset()
+    (gone,) = rig.load(objects=[rig.put("change-2-goes.csv", rig.slice(ROWS, ROWS))]).sources
     replace_by_a_corrected_file(rig, gone)
     file = a_file(rig)
     version = rig.stack.admin_s3().delete_object(Bucket=WAREHOUSE, Key=file)["VersionId"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -44,6 +45,28 @@ def test_an_overlay_is_accepted_without_a_warning(control_plane: ControlPlane, n
     done = control_plane.kubectl(*DRY, "-k", str(K8S / "overlays" / name))
     assert (done.returncode, done.stderr) == (0, "")
     assert len(done.stdout.splitlines()) == len(manifests.overlay(control_plane, name))
+
+
+@pytest.mark.parametrize("name", ["workload-identity", "network-policies/external"])
+def test_a_component_that_no_overlay_has_is_accepted_over_prod(
+    control_plane: ControlPlane, tmp_path: Path, name: str
+) -> None:
+    above = Path(os.path.relpath(K8S, tmp_path))
+    listed = {
+        "resources": [str(above / "overlays" / "prod")],
+        "components": [str(above / "components" / name)],
+    }
+    (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(listed))
+    done = control_plane.kubectl(*DRY, "-k", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    own = yaml.safe_load((K8S / "components" / name / "kustomization.yaml").read_text())["resources"]
+    assert len(done.stdout.splitlines()) == len(manifests.overlay(control_plane, "prod")) + len(own)
+    labels = [pod.labels for pod in manifests.installed_pods(control_plane, "prod")]
+    for document in (yaml.safe_load((K8S / "components" / name / file).read_text()) for file in own):
+        if document["kind"] == "NetworkPolicy":
+            selector = document["spec"]["podSelector"]
+            known = {found[COMPONENT] for found in labels if COMPONENT in found}
+            assert manifests.selected(selector) <= known, document["metadata"]["name"]
 
 
 def test_each_file_is_one_resource_and_is_applied() -> None:

@@ -125,6 +125,14 @@ def test_a_cut_request_never_arrives_and_a_cut_answer_was_carried_out(proxy: Fau
     assert [path for _, path, _, _ in _Server.asked] == ["/b/answer"]
 
 
+def test_a_body_is_cut_off_behind_its_first_bytes(proxy: FaultProxy) -> None:
+    proxy.add(Fault(method="GET", cut="body", body_bytes=100_000, times=1))
+    with pytest.raises(http.client.IncompleteRead) as caught:
+        ask(proxy, "GET", "/b/k")
+    assert caught.value.partial == BIG[:100_000]
+    assert ask(proxy, "GET", "/b/k")[1] == BIG
+
+
 def test_a_client_that_waits_for_leave_to_send_gets_it(proxy: FaultProxy) -> None:
     host, port = proxy.url.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=DEADLINE) as raw:

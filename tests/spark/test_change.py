@@ -498,6 +498,7 @@ def test_malformed_records_are_told_from_those_that_are_rejected_on_purpose(stre
     assert stream.rejected()[:2] == (6, 4)
 
 
+@pytest.mark.exhaustive
 def test_withheld_records_stay_withheld_when_they_are_replayed_or_tried_again(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.send_rows(B, 0, ["b0", "bad1"], mark=WITHHELD_MARK)
@@ -675,6 +676,7 @@ def rewrite_foreign(stream: Changing) -> None:
     ).collect()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "rewrite", [compact_own, pytest.param(rewrite_foreign, marks=pytest.mark.exhaustive)]
 )
@@ -695,6 +697,7 @@ def test_batches_and_compactions_come_between(stream: Changing, rewrite: Callabl
     assert stream.state().changes.newest == ("r1",)
 
 
+@pytest.mark.exhaustive
 def test_files_say_which_commit_added_them_also_when_it_has_expired(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -904,6 +907,7 @@ def test_the_quarantine_is_not_compacted_while_a_change_is_staged_there(
     assert compact(stream.spark, quarantine, date(2026, 11, 1), ())
 
 
+@pytest.mark.exhaustive
 def test_a_quarantine_is_not_compacted_of_which_a_change_removes_whole_files(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -216,6 +216,7 @@ def assert_counted(queried: Queried) -> None:
         assert {sink.name: sink.results for sink in sinks} == {sink.name: expected for sink in sinks}
 
 
+@pytest.mark.exhaustive
 def test_values_of_a_column_that_became_wider_are_counted_with_those_from_before(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,7 @@ def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) ->
         assert_exactly_once(replay, feeding.finish(producer, total), range(total))
 
 
+@pytest.mark.exhaustive
 def test_whatever_a_connection_does_and_whatever_comes(feed: Feed) -> None:
     with FaultyReplay(rate=0, total=5_000, retry_ms=50) as replay:
         replay.set_faults(anomaly_every=7, canary_every=50, cut_every=400, cut="end", repeat=30)

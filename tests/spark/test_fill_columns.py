@@ -58,6 +58,7 @@ def fill(
         return ChangeVerification(systems, orders.spec, kept, run_id).run(lambda: True)
 
 
+@pytest.mark.exhaustive
 def test_rows_get_columns_that_came_after_them_though_the_topic_has_lost_their_records(
     orders: Orders,
 ) -> None:

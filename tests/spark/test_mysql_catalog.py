@@ -157,7 +157,8 @@ def test_a_catalog_that_is_another_is_told_no_login(
     _, java = asked(secure, "localhost", "verify-full", ca, password="wrong")
     with pytest.raises(Py4JJavaError) as caught:
         java()
-    assert "SLU-226 Refused: the lake's catalog: the catalog refuses this role" in failure_line(caught.value)
+    words = "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login"
+    assert words in failure_line(caught.value)
 
 
 @pytest.mark.exhaustive

@@ -298,6 +298,7 @@ def polled(producer: ProgressProducer) -> bool:
     return True
 
 
+@pytest.mark.exhaustive
 def test_while_kafka_is_away_queries_go_on_and_their_progress_comes_later(
     services: Services, reader: ProgressReader, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -273,6 +273,7 @@ def test_a_stream_that_stops_publishes_nothing_of_a_batch_with_a_version_that_it
     assert (orders.quarantined(), orders.columns()) == ({}, columns)
 
 
+@pytest.mark.exhaustive
 def test_ten_versions_come_while_the_stream_runs(orders: Orders) -> None:
     running = orders.run(orders.writer())
     for version in range(1, len(VERSIONS) + 1):

@@ -36,6 +36,8 @@ class Asked:
     headers: Mapping[str, str]
     """By names in lower case."""
     body: bytes = b""
+    received: Mapping[str, str] = field(default_factory=dict)
+    """All of its headers, of which ``headers`` are what a proxy passes on."""
 
     @property
     def path(self) -> str:
@@ -103,7 +105,8 @@ class CatalogProxy:
         self._requests: list[str] = []
         self._server = ThreadingHTTPServer((HOST, 0), self._handler())
         self._server.daemon_threads = True
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        # How soon it sees that it is to end: by default after half a second.
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
@@ -145,12 +148,13 @@ class CatalogProxy:
 
             def _serve(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-                headers = _end_to_end({name.lower(): value for name, value in self.headers.items()})
-                answer = proxy.answer(Asked(self.command, self.path, headers, body))
+                received = {name.lower(): value for name, value in self.headers.items()}
+                answer = proxy.answer(Asked(self.command, self.path, _end_to_end(received), body, received))
                 if answer is None:
                     self._reset()
                     return
-                self.send_response(answer.status)
+                # A rule may have a clock of its own.
+                (self.send_response_only if "Date" in answer.headers else self.send_response)(answer.status)
                 for name, value in answer.headers.items():
                     self.send_header(name, value)
                 # A rule may give another length than that of its body, to cut it off.

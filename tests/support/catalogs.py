@@ -8,7 +8,9 @@ import pytest
 
 from sluice.config.platform_sections.catalog import GLUE, MYSQL, REST, SQL
 
-KINDS = (SQL, REST, GLUE, MYSQL)
+# A REST catalog to which requests are signed.
+SIGNED = "signed"
+KINDS = (SQL, REST, GLUE, MYSQL, SIGNED)
 # The name of that in a module: the names of its tests that run on REST in `make test` too. All others of it
 # that have a `stream` run there on PostgreSQL alone, and in `make test-all` on each kind.
 ON_REST = "ON_REST_CATALOG"

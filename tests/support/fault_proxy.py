@@ -50,14 +50,15 @@ class Fault:
     a match of `pattern`, `times` times (None: always). The first matching fault counts.
 
     First `delay` (seconds), then one of: `status`, an answer in S3's format; `cut="request"`, the connection
-    is cut before the server receives it; `cut="answer"`, after the server has carried it out; else the
-    request passes.
+    is cut before the server receives it; `cut="answer"`, after the server has carried it out; `cut="body"`,
+    behind so many bytes of the answer's body as `body_bytes` says; else the request passes.
     """
 
     pattern: str = ""
     method: str = ""
     status: int = 0
-    cut: Literal["", "request", "answer"] = ""
+    cut: Literal["", "request", "answer", "body"] = ""
+    body_bytes: int = 0
     delay: float = 0.0
     times: int | None = None
 
@@ -196,9 +197,19 @@ class FaultProxy(ServerThread):
         headers = _end_to_end(answer.headers)
         response = web.StreamResponse(status=answer.status, reason=answer.reason, headers=headers)
         await response.prepare(request)
+        left = fault.body_bytes if fault is not None and fault.cut == "body" else None
         async for chunk in answer.content.iter_chunked(_CHUNK):
-            await response.write(chunk)
+            await response.write(chunk[:left])
+            if left is not None and (left := max(left - len(chunk), 0)) == 0:
+                return self._cut_off(request, response)
         await response.write_eof()
+        return response
+
+    @staticmethod
+    def _cut_off(request: web.BaseRequest, response: web.StreamResponse) -> web.StreamResponse:
+        if request.transport is not None:
+            # What was written is sent.
+            request.transport.close()
         return response
 
     def _cut(self, request: web.BaseRequest, fault: Fault | None) -> web.Response:

@@ -35,6 +35,7 @@ from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.spark.session import catalog_options, log_in_to_glue
 from tests.support import glue_server
+from tests.support.catalogs import SIGNED
 from tests.support.lake import restore_catalog
 from tests.support.services import Services
 
@@ -148,7 +149,7 @@ class Stream:
         """The row of the stream's table in the catalog (or of the one with this name) as in a restored backup
         of its database."""
         # A REST catalog has the stack's database behind it.
-        database = SQL if self.catalog == REST else self.catalog
+        database = SQL if self.catalog in (REST, SIGNED) else self.catalog
         with closing(Lake.open(self.services.on(database, "consumer"))) as opened:
             if self.catalog == GLUE:
                 glue_server.restore(cast("BoundedGlue", opened.catalog), {name or self.spec.table: location})

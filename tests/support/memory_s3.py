@@ -7,13 +7,14 @@ same; ``markers`` are what a listing of versions has besides.
 from __future__ import annotations
 
 import hashlib
-import io
 from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
 from botocore.exceptions import ClientError
+
+from tests.support.s3_answer import object_answer
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -75,8 +76,8 @@ class MemoryS3:
             raise error(self.refuse_gets.pop(0), "GetObject")
         if place not in self.objects:
             raise error("NoSuchKey", "GetObject")
-        body = io.BytesIO(self._body(place, given.get("VersionId")))
-        return {"Body": body, "LastModified": self.modified.get(place, WHEN)}
+        answer = object_answer(self._body(place, given.get("VersionId")), given.get("Range", ""))
+        return answer | {"LastModified": self.modified.get(place, WHEN)}
 
     def _body(self, place: tuple[str, str], version: str | None) -> bytes:
         for found, body in self._versions(*place):

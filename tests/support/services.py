@@ -32,9 +32,11 @@ from sluice.config.platform import ROLES, Platform
 from sluice.config.platform_sections.catalog import GLUE, MYSQL, REST, SQL
 from sluice.config.reading.toml import dump
 from tests.support import glue_server
-from tests.support.catalog_proxy import CatalogProxy
+from tests.support.catalog_proxy import CatalogProxy, through
+from tests.support.catalogs import SIGNED
 from tests.support.jvm import QUICK
 from tests.support.mysql_catalog import MysqlCatalog
+from tests.support.signature_gate import REGION, SERVICE, SignatureGate
 
 START_SECONDS = 60
 STOP_SECONDS = 30
@@ -128,6 +130,19 @@ class Services:
         return platform.parse(dump(made), f"{role} on {address}")
 
     @cached_property
+    def signed(self) -> tuple[CatalogProxy, SignatureGate]:
+        """That REST catalog behind AWS's check of signed requests: a key for each of its roles."""
+        secrets, known = self.stack.secrets, (*roles.CATALOG_WRITERS, *roles.CATALOG_READERS)
+        gate = SignatureGate({f"AKIA{role}": (f"of-{role}", secrets[f"catalog_{role}"]) for role in known})
+        return CatalogProxy(self.rest_catalog, gate).__enter__(), gate
+
+    def on_signed(self, role: str) -> Platform:
+        """A role's platform file with that catalog, by keys that are none of S3."""
+        own = {"access_key": f"AKIA{role}", "secret_key": f"of-{role}", "token": ""}
+        signing = {"signing_name": SERVICE, "region": REGION}
+        return through(self.signed[0].url, self.on_rest(role), **own, **signing)
+
+    @cached_property
     def mysql(self) -> MysqlCatalog:
         """MariaDB with a catalog's database and the roles' users."""
         return MysqlCatalog()
@@ -141,7 +156,8 @@ class Services:
         """A role's platform file with this kind of catalog."""
         if catalog == SQL:
             return self.stack.platform(role)
-        return {REST: self.on_rest, GLUE: self.on_glue, MYSQL: self.on_mysql}[catalog](role)
+        kinds = {REST: self.on_rest, GLUE: self.on_glue, MYSQL: self.on_mysql, SIGNED: self.on_signed}
+        return kinds[catalog](role)
 
     def make_topic(self, name: str, partitions: int) -> None:
         """A topic with the roles' rights on it; recreated if it is there. Ready when this returns."""
@@ -270,6 +286,8 @@ class Services:
         """End all of them, and remove their data."""
         if "glue_proxy" in self.__dict__:
             self.glue_proxy.__exit__()
+        if "signed" in self.__dict__:
+            self.signed[0].__exit__()
         for process, number in reversed(self._running.values()):
             process.send_signal(number)
         for process, _ in self._running.values():

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from airflow.sdk import BaseHook, Variable
 
+from sluice import airflow_secrets
 from sluice.airflow.masks import masked
 from sluice.config import streams
 from sluice.ledger.keys import history_name
@@ -15,6 +16,7 @@ from sluice.systems import Systems
 
 if TYPE_CHECKING:
     from sluice.config.platform import Platform
+    from sluice.config.reading.references import AirflowSecrets
     from sluice.config.stream import StreamSpec
     from sluice.ledger.documents import Ledger
     from sluice.ledger.history import History
@@ -25,7 +27,12 @@ if TYPE_CHECKING:
 
 
 class PlatformHook(BaseHook, Systems):
-    """The systems, with their secrets masked in Airflow's logs; none is in its database."""
+    """The systems, with their secrets masked in Airflow's logs; none is in its database, unless a platform
+    file refers to it there."""
+
+    @property
+    def airflow_secrets(self) -> AirflowSecrets:
+        return airflow_secrets.read
 
     def load(self, role: str) -> Platform:
         return masked(super().load(role))

@@ -15,6 +15,7 @@ from sluice.config.platform_sections import (
     lake,
     metrics,
     registry,
+    signing,
 )
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
@@ -26,6 +27,7 @@ from sluice.config.platform_sections.s3 import S3, Source
 from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.config.reading import files
 from sluice.config.reading import toml as config
+from sluice.config.reading.references import AirflowSecrets, References
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import check_url
 
@@ -67,11 +69,12 @@ class Platform:
         return self.registry
 
 
-def parse(text: str, where: str) -> Platform:
-    """Raises ConfigError naming ``where`` and the key."""
+def parse(text: str, where: str, references: References | None = None) -> Platform:
+    """The platform file, with the texts that its references name. ``references``: how they are followed;
+    None: by this process's files and environment. Raises ConfigError naming ``where`` and the key."""
     document = config.toml(text, where)
     _check_old_keys(document, where)
-    platform = _with_defaults(build(Platform, document, where))
+    platform = _with_defaults(build(Platform, document, where, references or References()))
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
     kafka.check(platform.kafka, where)
@@ -98,7 +101,7 @@ def parse(text: str, where: str) -> Platform:
 
 def _with_defaults(platform: Platform) -> Platform:
     """What one section says in place of another one that does not."""
-    filled = glue.with_defaults(platform.lake.catalog, platform.s3)
+    filled = glue.with_defaults(signing.with_defaults(platform.lake.catalog), platform.s3)
     return replace(platform, lake=replace(platform.lake, catalog=filled))
 
 
@@ -120,15 +123,18 @@ def load_metrics(environ: Mapping[str, str] | None = None) -> Metrics:
     found = config.toml(text, path).get("metrics")
     if not isinstance(found, dict):
         raise ConfigError(f"{path}: [metrics] is missing. Fix: add it, with a token")
-    declared = build(Metrics, found, f"{path} metrics")
+    declared = build(Metrics, found, f"{path} metrics", References(environ))
     metrics.check(declared, path)
     return declared
 
 
-def load(role: str, environ: Mapping[str, str] | None = None) -> Platform:
-    """Read the file of ``role``. Raises ConfigError as :func:`files.read`, and for another role in it."""
+def load(
+    role: str, environ: Mapping[str, str] | None = None, airflow: AirflowSecrets | None = None
+) -> Platform:
+    """Read the file of ``role``, and what it refers to. ``airflow``: Airflow's secrets backends, in a process
+    of Airflow. Raises ConfigError as :func:`files.read`, and for another role in it."""
     path, text = files.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
-    platform = parse(text, path)
+    platform = parse(text, path, References(environ, airflow))
     if platform.role != role:
         raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")
     return platform

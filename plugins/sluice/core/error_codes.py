@@ -45,8 +45,9 @@ class ErrorCode(StrEnum):
     TABLE_LOST = "SLU-223", "Table lost by the catalog"
     LAKE_FILE_MISSING = "SLU-224", "File of a table is gone"
     TABLE_REPLACED = "SLU-225", "Table replaced by another one"
-    CATALOG_PERMISSION = "SLU-226", "Catalog refuses the login"
+    CATALOG_PERMISSION = "SLU-226", "Catalog permission denied"
     CATALOG_BROKEN = "SLU-227", "Catalog breaks a promise"
+    CATALOG_LOGIN = "SLU-228", "Catalog login refused"
     CATALOG_KEYS = "SLU-229", "Catalog's keys of a table missing or refused"
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
@@ -136,6 +137,8 @@ class ErrorCode(StrEnum):
     DRILL_FAILED = "SLU-804", "Drill failed"
 
 
+# A login is refused: the process ends with exits.LOGIN_REFUSED.
+LOGINS = frozenset({ErrorCode.KAFKA_LOGIN, ErrorCode.CATALOG_LOGIN})
 # A further attempt finds the same.
 PERMANENT = frozenset(
     {

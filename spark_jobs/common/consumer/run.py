@@ -36,7 +36,7 @@ from spark_jobs.common.kafka.avro import Schemas as OwnSchemas
 from spark_jobs.common.kafka.fingerprints import FingerprintSchemas
 from spark_jobs.common.kafka.login import explained
 from spark_jobs.common.kafka.offsets import Topic
-from spark_jobs.common.lake import known_tables, tables
+from spark_jobs.common.lake import known_tables, login, tables
 from spark_jobs.common.lake.followed import documents
 from spark_jobs.common.lake.followed.declared_columns import newest_document
 from spark_jobs.common.lake.iceberg import IcebergTable
@@ -70,7 +70,7 @@ def run(name: str) -> int:
 
     def consume(stop: threading.Event) -> None:
         spec, platform = streams.load(name), platforms.load("consumer")
-        with explained(platform.kafka):
+        with explained(platform.kafka), login.explained(platform):
             _consume(spec, platform, stop)
 
     return run_process(f"the consumer of {name}", consume)

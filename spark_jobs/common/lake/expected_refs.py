@@ -130,8 +130,11 @@ def _error(state: RetryCallState) -> BaseException | None:
 
 def _wait(state: RetryCallState) -> float:
     """In seconds; as the server's Retry-After says, if that is a number of them."""
-    # PyIceberg raises its errors from those of requests.
-    response = getattr(getattr(_error(state), "__cause__", None), "response", None)
+    # PyIceberg raises its errors from those of requests, and BoundedCatalog some from those.
+    error, response = _error(state), None
+    while error is not None and response is None:
+        error = error.__cause__
+        response = getattr(error, "response", None)
     said = response.headers.get("Retry-After", "") if response is not None else ""
     return min(float(said), MAX_RETRY_AFTER) if said.isdecimal() else _WAIT(state)
 

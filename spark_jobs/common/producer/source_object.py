@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import io
 from collections.abc import Generator, Iterator
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ import pyarrow as pa
 from botocore.exceptions import ClientError as S3Error
 from numpy.typing import NDArray
 
+from sluice.clients.s3.bodies import ResumedBody
 from sluice.clients.s3.errors import asking, error_code
 from sluice.clients.s3.unpacking import UNPACKING_ERRORS, OtherFormat, corrupt_message, unpacked
 from sluice.core.csv.form import Form
@@ -62,11 +64,14 @@ class SourceObject:
         version = {"VersionId": self.version_id} if self.version_id else {}
         return {"Bucket": self.bucket, "Key": self.key, **version}
 
+    def _reading(self) -> AbstractContextManager[None]:
+        version = f" version {self.version_id}" if self.version_id else ""
+        return asking(f"source object {self.uri}{version}")
+
     def _asked(self, client: Any, **part: str) -> Any:
         """Raises Missing, Refused or Unreachable, naming the object and its version."""
-        version = f" version {self.version_id}" if self.version_id else ""
         try:
-            with asking(f"source object {self.uri}{version}"):
+            with self._reading():
                 return client.get_object(**self.request(), **part)
         except Missing as error:
             raise Missing(
@@ -75,10 +80,9 @@ class SourceObject:
             ) from error
 
     def chunks(self, client: Any, encoding: str, size: int = READ_BYTES) -> Generator[bytes]:
-        """Its bytes in UTF-8, at most ``size`` of the object at once. Raises CorruptObject; Missing,
-        Refused or Unreachable of its request; botocore's error for a connection that is lost later."""
-        # As a context, it is urllib3's response, which is closed at its end.
-        with closing(self._asked(client)["Body"]) as body:
+        """Its bytes in UTF-8, at most ``size`` of the object at once. Raises CorruptObject, Missing, Refused
+        or Unreachable."""
+        with self._reading(), ResumedBody(partial(self._asked, client)) as body:
             try:
                 yield from as_utf8(unpacked(body, size), encoding)
             except OtherFormat as error:
@@ -109,15 +113,15 @@ class SourceObject:
         """The header, as far as the object's first bytes have all of it: of a whole object that is closed, S3
         has sent megabytes by then."""
         try:
-            answer = self._asked(client, Range=f"bytes=0-{HEADER_BYTES - 1}")
+            head = ResumedBody(partial(self._asked, client), Range=f"bytes=0-{HEADER_BYTES - 1}")
         except Unreachable as error:
             if isinstance(error.__cause__, S3Error) and error_code(error.__cause__) == "InvalidRange":
                 # It is empty.
                 return None
             raise
-        with closing(answer["Body"]) as body:
+        with self._reading(), head as body:
             # To its end, so that the connection is used again.
-            part = io.BytesIO(body.read())
+            part = io.BytesIO(body.readall())
         try:
             found = begin(as_utf8(unpacked(part, HEAD_BYTES), form.encoding), form, HEADER_BYTES)
         except (OtherFormat, *UNPACKING_ERRORS):

@@ -23,7 +23,7 @@ from sluice.core.queries.progress import QueryState, common_end_offsets
 from spark_jobs.common.kafka.heartbeat import CountingEvent, HeartbeatSender, HeartbeatThread, Watchdog
 from spark_jobs.common.kafka.login import explained
 from spark_jobs.common.kafka.offsets import Topic
-from spark_jobs.common.lake import known_tables
+from spark_jobs.common.lake import known_tables, login
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
 from spark_jobs.common.lake.writer_lease import ConcurrentCommit, run_with_lease
 from spark_jobs.common.queries import arrival_times, recovery
@@ -57,7 +57,7 @@ def _run(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
-    with explained(platform.kafka):
+    with explained(platform.kafka), login.explained(platform):
         _run_queries(spec, platform, stop)
 
 

@@ -18,6 +18,10 @@ _SQL_REFUSED = re.compile(
     rf"{_SQL_ERROR}((?:FATAL: |ERROR: )?(?:Access denied|\w+ command denied|Unknown database|"
     r"permission denied|password authentication failed|no pg_hba\.conf entry).*)"
 )
+# Those of the login itself, and no right of it. MySQL says "Access denied" of both.
+_SQL_LOGIN = re.compile(
+    r"password authentication failed|no pg_hba\.conf entry|Access denied for user(?!.* to database)"
+)
 _SQL_NOT_VERIFIED = re.compile(
     rf"{_SQL_ERROR}(.*(?:certification path|hostname verification failed|could not be verified by|"
     r"ssl not enabled|does not support SSL).*)"
@@ -36,7 +40,7 @@ DENIED_FIX = (
     "right to the table's files in the catalog (docs/catalogs.md, Vended credentials)"
 )
 # A REST catalog's, by Iceberg's client.
-_REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.(?:NotAuthorized|Forbidden)Exception: (.+)")
+_REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.(NotAuthorized|Forbidden)Exception: (.+)")
 # Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 
@@ -98,16 +102,19 @@ def known(error: Exception) -> Exception:
 
 
 def _of_catalog(text: str) -> Exception | None:
-    refusal, unverified = _REFUSED.search(text) or _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
-    glue = _GLUE.search(text)
-    if refusal is None and unverified is None and glue is None:
+    refusal, by_sql = _REFUSED.search(text), _SQL_REFUSED.search(text)
+    unverified, glue = _SQL_NOT_VERIFIED.search(text), _GLUE.search(text)
+    if refusal is None and by_sql is None and unverified is None and glue is None:
         return None
     # Imports the clients of catalogs, which not every process has.
     from sluice.clients.catalogs import errors
 
     what = "the lake's catalog"
     if refusal is not None:
-        return errors.refused(what, refusal[1])
+        is_login = refusal[1] == "NotAuthorized"
+        return (errors.login_refused if is_login else errors.denied)(what, refusal[2])
+    if by_sql is not None:
+        return (errors.login_refused if _SQL_LOGIN.search(by_sql[1]) else errors.refused)(what, by_sql[1])
     if unverified is not None:
         return errors.not_verified(what, unverified[1])
     return _of_glue(what, *glue.groups()) if glue else None
@@ -118,7 +125,7 @@ def _of_glue(what: str, name: str, said: str, status: str) -> Exception | None:
     from sluice.clients.catalogs import errors
 
     if name in errors.DENIED_BY_AWS or _GLUE_DENIED.search(said):
-        return errors.refused(what, f"{name}: {said}")
+        return errors.denied(what, f"{name}: {said}")
     if _GLUE_BUSY.search(f"{name}: {said}") or status.startswith("5"):
         return errors.unreachable(what, f"{name}: {said}")
     return None

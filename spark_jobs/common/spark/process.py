@@ -12,7 +12,7 @@ from pathlib import Path
 from types import FrameType
 
 from sluice.config.reading.toml import ConfigError
-from sluice.core.error_codes import ErrorCode, code_in
+from sluice.core.error_codes import LOGINS, code_in
 from sluice.core.processes import exits
 from spark_jobs.common.spark.failures import Fenced, Unrecoverable, failure_line, known, needs_traceback
 
@@ -36,7 +36,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
     """Run ``work`` until it ends, or until SIGTERM or SIGINT set its event; return the exit code.
 
     ``work`` returns soon after the event is set. 143: it returned after SIGTERM. 0: it returned otherwise.
-    76: it raised Fenced. 77: Kafka refuses its login. 78: it raised ConfigError or Unrecoverable. 1: it
+    76: it raised Fenced. 77: a system refuses its login. 78: it raised ConfigError or Unrecoverable. 1: it
     raised anything else, or its parent ended. The log's last line is then the :func:`failure_line`. See
     :func:`exit_code` for 76 and 78.
     """
@@ -62,7 +62,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
         if needs_traceback(line):
             log.exception("%s failed", name)
         log.error("%s", line)
-        if code_in(line) is ErrorCode.KAFKA_LOGIN:
+        if code_in(line) in LOGINS:
             return exits.LOGIN_REFUSED
         is_final = isinstance(known(error), ConfigError | Unrecoverable)
         return exit_code(exits.CONFIGURATION if is_final else 1, line)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 from collections.abc import Mapping
+from pathlib import Path
 from time import monotonic
 from typing import Any, cast
 
@@ -17,6 +19,8 @@ from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.glue import GLUE
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.reading.files import write_private
+from sluice.config.sections import cluster
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +52,7 @@ def start(
     addresses come from ``spark-defaults.conf`` (SPARK_CONF_DIR).
     """
     began, interrupt = monotonic(), signal.getsignal(signal.SIGINT)
+    write_executor_template()
     builder = SparkSession.builder.appName(name)
     for key, value in (RETAINED | dict(settings or {})).items():
         builder = builder.config(key, value)
@@ -73,6 +78,14 @@ def start(
     log_in_to_glue(spark, platform)
     log.info("Spark started seconds=%.1f", monotonic() - began)
     return spark
+
+
+def write_executor_template(
+    environ: Mapping[str, str] = os.environ, path: str = cluster.WRITTEN_TEMPLATE
+) -> None:
+    """On Kubernetes, for a role with an identity of its own: Spark reads the template from a file."""
+    if template := environ.get(cluster.TEMPLATE_VARIABLE):
+        write_private(Path(path), template)
 
 
 def checkpoint_options(platform: Platform) -> dict[str, str]:

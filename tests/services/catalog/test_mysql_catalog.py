@@ -52,7 +52,7 @@ def test_it_keeps_what_a_writer_relies_on_by_the_rights_of_its_roles(services: S
 
 def test_what_fails_is_one_sentence_with_its_code(services: Services) -> None:
     for changed, kind, code, words in (
-        ({"password": "other"}, Refused, ErrorCode.CATALOG_PERMISSION, "Access denied for user"),
+        ({"password": "other"}, Refused, ErrorCode.CATALOG_LOGIN, "Access denied for user"),
         ({"uri": "mysql://127.0.0.1:1/lake"}, Unreachable, ErrorCode.CATALOG_UNREACHABLE, "refused"),
         ({"sslmode": "require"}, Unreachable, ErrorCode.CATALOG_UNREACHABLE, "got no login"),
     ):

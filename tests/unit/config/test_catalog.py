@@ -162,14 +162,6 @@ SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "pa
             {**REST, "credential": "a:b", "oauth2_server_uri": "ftp://u:hidden@h/t"},
             "oauth2_server_uri has a login in it",
         ),
-        (
-            {**REST, "uri": "https://glue.eu-west-1.amazonaws.com/iceberg"},
-            'signed (SigV4), which is not possible yet. Fix: for AWS Glue write type = "glue"',
-        ),
-        (
-            {**REST, "uri": "https://s3tables.cn-north-1.amazonaws.com.cn/iceberg"},
-            "signed (SigV4), which is not possible yet. Fix: use another catalog",
-        ),
         ({**REST, "uri": "https://h/d?a=hidden"}, "has a query or a fragment"),
         ({**REST, "token": "t", "credential": "a:b"}, "there are two logins"),
         ({**REST, "scope": "all"}, "scope is there, and credential is missing"),

@@ -329,6 +329,36 @@ def test_a_wrong_external_file_is_named(
         roles.external(ours, folder)
 
 
+def test_references_of_a_person_s_own_files_are_followed_by_the_processes(
+    context: Context, tmp_path: Path
+) -> None:
+    folder, secret = tmp_path / "external", tmp_path / "secret"
+    secret.write_text("key-of-the-test\n")
+    secret.chmod(0o600)
+    for role in ROLES:
+        theirs(folder, role)
+        text = (folder / f"{role}.toml").read_text().replace('"b"', f'{{ file = "{secret}" }}')
+        (folder / f"{role}.toml").write_text(text)
+    ours = roles.documents(context.home, context.network, context.secrets)
+    roles.write(context.home.platform, roles.external(ours, folder))
+    assert "key-of-the-test" not in (context.home.platform / "reader.toml").read_text()
+    environ = {platform.DIRECTORY_VARIABLE: str(context.home.platform)}
+    assert platform.load("reader", environ).s3.secret_key == "key-of-the-test"
+
+
+def test_a_reference_to_a_variable_is_refused_since_no_program_would_have_it(
+    context: Context, tmp_path: Path
+) -> None:
+    folder = tmp_path / "external"
+    for role in ROLES:
+        theirs(folder, role)
+    text = (folder / "reader.toml").read_text().replace('"b"', '{ env = "S3_KEY" }')
+    (folder / "reader.toml").write_text(text)
+    ours = roles.documents(context.home, context.network, context.secrets)
+    with raising(UsageError, "reader.toml: s3 secret_key is a reference to an environment variable", "Fix: "):
+        roles.external(ours, folder)
+
+
 def test_toml_holds_any_text() -> None:
     document = {"role": "x", "s": {"a": 'quote " backslash \\ üñ %', "b": 3, "c": True}}
     assert tomllib.loads(dump(document)) == document

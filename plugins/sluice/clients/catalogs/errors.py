@@ -19,6 +19,7 @@ from requests import RequestException
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
+from sluice.clients.catalogs.signing import is_login
 from sluice.clients.databases.errors import DatabaseError, diagnose, server_message
 from sluice.clients.s3.errors import DENIED, error_code
 from sluice.config.connection import MYSQL, POSTGRESQL
@@ -26,7 +27,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import MAX_QUOTED, quoted
 
-_NOT_ALLOWED = (DatabaseError.LOGIN, DatabaseError.DENIED, DatabaseError.NO_DATABASE)
+_NOT_ALLOWED = (DatabaseError.DENIED, DatabaseError.NO_DATABASE)
 # By psycopg2 and PyMySQL alike, and of libpq for another host's certificate; of a server without encryption.
 _NOT_VERIFIED = (
     "certificate verify failed",
@@ -46,6 +47,13 @@ _NOT_FOUND = "EntityNotFoundException"
 _LATER = frozenset({408, 423, 425, 429})
 # Longest text of a catalog's refusal, which names the right that is missing at its end.
 _MAX_REFUSAL = 500
+
+
+class LoginRefused(Refused):
+    """The catalog, or who gives the tokens or keys for it, refuses the login. A retry succeeds after it was
+    corrected."""
+
+    code = ErrorCode.CATALOG_LOGIN
 
 
 class NotFromCatalog(RequestException):
@@ -76,11 +84,13 @@ def asking(what: str) -> Iterator[None]:
         # Each connection waits for an answer.
         message = f"{what}: the catalog's database does not answer: no connection is free"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
-    except (UnauthorizedError, ForbiddenError, AuthorizationExpiredError, OAuthError) as error:
-        raise refused(what, str(error)) from error
+    except (UnauthorizedError, AuthorizationExpiredError, OAuthError) as error:
+        raise login_refused(what, str(error)) from error
+    except ForbiddenError as error:
+        raise denied(what, str(error)) from error
     except ClientError as error:
         if (code := error_code(error)) in DENIED_BY_AWS:
-            raise refused(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
+            raise denied(what, f"{code}: {error.response['Error'].get('Message', '')}") from error
         if code == _NOT_FOUND:
             raise missing(what) from error
         # Throttled requests among them, which the client has sent several times.
@@ -116,6 +126,8 @@ def _of_database(what: str, error: BaseException) -> Missing | Refused | Unreach
     if "iceberg_tables" in reason and (found is DatabaseError.NO_TABLE or "no such table" in reason):
         message = f"{what}: the catalog's database has no tables yet"
         return Missing(message, ErrorCode.TABLE_NOT_FOUND)
+    if found is DatabaseError.LOGIN:
+        return login_refused(what, reason)
     if found in _NOT_ALLOWED:
         return refused(what, reason)
     if any(words in reason for words in _NOT_VERIFIED):
@@ -133,8 +145,31 @@ def not_verified(what: str, reason: str) -> Unreachable:
     return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
 
 
+def denied(what: str, reason: str, remark: str = "") -> Refused:
+    """:func:`login_refused` if AWS's words say that, else :func:`refused`."""
+    return login_refused(what, reason, remark) if is_login(reason) else refused(what, reason)
+
+
+def login_refused(what: str, reason: str, remark: str = "") -> LoginRefused:
+    """The error for a login that the catalog refuses; ``reason``: its words; ``remark``: what this process
+    knows of it, with the fix."""
+    said = f"{what}: the catalog refuses the login: {_line(reason, _MAX_REFUSAL)}"
+    if remark:
+        return LoginRefused(f"{said}; {remark}")
+    return LoginRefused(f"{said}. Fix: correct it in [lake.catalog] of the role's platform file")
+
+
+def no_keys(reason: str) -> LoginRefused:
+    """The error for a process without keys for a catalog to which requests are signed."""
+    return LoginRefused(
+        f"AWS's default chain gives no keys for the catalog: {_line(reason)}. Fix: give the process a role "
+        "(instance, container or web identity), or write access_key and secret_key in [lake.catalog] of the "
+        "role's platform file"
+    )
+
+
 def refused(what: str, reason: str) -> Refused:
-    """The error for a login, or a right, that the catalog refuses; ``reason``: its words."""
+    """The error for a right that the catalog refuses; ``reason``: its words."""
     message = (
         f"{what}: the catalog refuses this role: {_line(reason, _MAX_REFUSAL)}. Fix: correct the login in "
         "[lake.catalog] of the role's platform file, or give it this right"

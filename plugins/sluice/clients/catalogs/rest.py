@@ -1,5 +1,5 @@
-"""A REST catalog by PyIceberg: with a deadline for each answer, which comes from the catalog itself, and with
-tokens that are renewed in time."""
+"""A REST catalog by PyIceberg: with a deadline for each answer, which comes from the catalog itself, with
+tokens that are renewed in time, or with requests that are signed."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from botocore.exceptions import BotoCoreError
 from pydantic import ValidationError
+from pyiceberg.catalog import BOTOCORE_SESSION
 from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from requests import JSONDecodeError, RequestException, Response, Session
+from requests import JSONDecodeError, PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 
-from sluice.clients.catalogs.errors import NotFromCatalog
+from sluice.clients.catalogs import signing
+from sluice.clients.catalogs.errors import NotFromCatalog, denied, no_keys
 from sluice.clients.catalogs.tokens import RenewedToken
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS
 from sluice.config.platform_sections.lake import CATALOG
@@ -68,6 +71,28 @@ class _Strict(Deadline):
         return answer
 
 
+class _Signed(_Strict):
+    """Signs each request, also one that is sent again, just before it is sent. PyIceberg's own adapter has no
+    deadline, and sends a signature ten times."""
+
+    def __init__(self, signer: Any) -> None:
+        """``signer``: PyIceberg's adapter, which is asked for signatures alone."""
+        super().__init__()
+        self._signer = signer
+
+    def add_headers(self, request: PreparedRequest, **options: Any) -> None:
+        try:
+            self._signer.add_headers(request, **options)
+        except BotoCoreError as error:
+            raise no_keys(str(error)) from error
+
+    def send(self, *arguments: Any, **options: Any) -> Response:
+        answer = super().send(*arguments, **options)
+        if said := signing.refusal(answer):
+            raise denied(_asked(answer), said, signing.clock_remark(answer))
+        return answer
+
+
 def _check_missing(answer: Response) -> None:
     """Raise NotFromCatalog unless Iceberg's error in it says that a table or a namespace is missing."""
     try:
@@ -104,7 +129,8 @@ class BoundedCatalog(RestCatalog):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._declared = properties
-        super().__init__(CATALOG, **properties)
+        signed: dict[str, Any] = signing.properties_of(properties)
+        super().__init__(CATALOG, **{**properties, **signed})
         # A server may set another one, by which a table has the heads of its refs alone.
         self.properties[SNAPSHOT_LOADING_MODE] = "all"
 
@@ -118,6 +144,12 @@ class BoundedCatalog(RestCatalog):
         asking = bounded(Session())
         asking.verify, asking.cert = session.verify, session.cert
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())
+
+    def _init_sigv4(self, session: Session) -> None:
+        if self.properties[BOTOCORE_SESSION].get_credentials() is None:
+            raise no_keys("there are none")
+        super()._init_sigv4(session)
+        session.mount(self.uri, _Signed(session.get_adapter(self.uri)))
 
     def _check_encrypted(self) -> None:
         """Before a login is sent: PyIceberg takes the server's configuration for its own."""

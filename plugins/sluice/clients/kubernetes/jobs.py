@@ -21,7 +21,7 @@ from sluice.clients.kubernetes.observed_pod import (
     seconds,
     stopping,
 )
-from sluice.clients.kubernetes.pods import CONTAINER, MAX_PREFIX, PodJob, dashed, pod_spec
+from sluice.clients.kubernetes.pods import CONTAINER, MAX_PREFIX, PodJob, dashed, pod_labels, pod_spec
 from sluice.config.platform_sections.kubernetes import Kubernetes
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import Component, StreamSpec
@@ -82,7 +82,7 @@ def component_job(spec: StreamSpec, component: Component, config: Kubernetes) ->
                     {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
                 ]
             },
-            "template": {"metadata": {"labels": job.labels}, "spec": pod_spec(job, config)},
+            "template": {"metadata": {"labels": pod_labels(job, config)}, "spec": pod_spec(job, config)},
         },
     }
 

@@ -6,21 +6,28 @@ PodSecurity's profile ``restricted``, with a read-only root file system.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any
 
-from sluice.config.platform_sections.kubernetes import Kubernetes
-from sluice.config.sections.cluster import container_mb, memory_mb
+from sluice.clients.kubernetes.identities import HOME, Volume
+from sluice.clients.kubernetes.identities import volumes as identity_volumes
+from sluice.clients.processes.variables import role_of
+from sluice.config.platform_sections.kubernetes import NO_IDENTITY, Identity, Kubernetes
+from sluice.config.sections.cluster import (
+    TEMPLATE_VARIABLE,
+    WRITTEN_TEMPLATE,
+    container_mb,
+    memory_mb,
+)
 from sluice.config.stream import SourceType, StreamSpec
 
 # Drivers run as this account: it may manage the pods of its executors.
 SERVICE_ACCOUNT = "sluice-spark"
 # The user of the project's images.
 USER = 10001
-# Where the images expect what only a pod can give them (docker/Dockerfile).
-HOME = "/var/lib/sluice"
 PLATFORM, CONNECTIONS = f"{HOME}/platform", f"{HOME}/connections"
 SCRATCH, TMP = f"{HOME}/tmp", "/tmp"  # noqa: S108
 OVERRIDES = "/etc/sluice/overrides/overrides.toml"
@@ -55,8 +62,6 @@ SPARK_CONF = {
 }
 # Read by PySpark when it starts its JVM.
 SUBMIT_ARGS = "PYSPARK_SUBMIT_ARGS"
-# Job -> the role whose platform file it reads. Others are the consumer's.
-ROLES = {"producer": "producer"}
 # Resources of a process without a JVM: a feed's producer.
 _SMALL = {"cpu": "100m", "memory": "256Mi"}
 
@@ -76,7 +81,7 @@ class PodJob:
 
     @property
     def role(self) -> str:
-        return ROLES.get(self.job, "consumer")
+        return role_of(self.job)
 
     @property
     def has_jvm(self) -> bool:
@@ -104,13 +109,14 @@ def platform_secret(role: str) -> str:
 
 def pod_spec(job: PodJob, config: Kubernetes) -> dict[str, Any]:
     """The ``spec`` of its pod. Ends within the stream's ``shutdown_grace_seconds`` after SIGTERM."""
+    identity = config.identity(job.role)
     # Only queries write to databases.
-    volumes = _volumes(job.role, connections=job.job == "queries")
+    volumes = _volumes(job.role, connections=job.job == "queries", identity=identity)
     if config.overrides:
         overrides = {"name": "overrides", "configMap": {"name": config.overrides}}
         volumes.append((overrides, {"mountPath": str(PurePosixPath(OVERRIDES).parent), "readOnly": True}))
     return {
-        "serviceAccountName": SERVICE_ACCOUNT,
+        "serviceAccountName": identity.service_account or SERVICE_ACCOUNT,
         # Only a driver with executors speaks to the API server.
         "automountServiceAccountToken": job.has_jvm and job.spec.cluster.executors > 0,
         "terminationGracePeriodSeconds": job.spec.supervision.shutdown_grace_seconds,
@@ -127,19 +133,23 @@ def pod_spec(job: PodJob, config: Kubernetes) -> dict[str, Any]:
     }
 
 
-def executor_template(role: str, container: str = EXECUTOR) -> dict[str, Any]:
+def pod_labels(job: PodJob, config: Kubernetes) -> dict[str, str]:
+    """Those of its pod, with what the role's identity has."""
+    return {**config.identity(job.role).labels, **job.labels}
+
+
+def executor_template(
+    role: str, container: str = EXECUTOR, identity: Identity = NO_IDENTITY
+) -> dict[str, Any]:
     """What Spark takes the pods of a job's executors from; the rest is ``settings``."""
-    pod = _pod({"name": container}, _volumes(role, connections=False))
+    pod = _pod({"name": container}, _volumes(role, connections=False, identity=identity))
+    account = identity.service_account or SERVICE_ACCOUNT
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         # An executor asks Kubernetes for nothing.
-        "spec": {"serviceAccountName": SERVICE_ACCOUNT, "automountServiceAccountToken": False, **pod},
+        "spec": {"serviceAccountName": account, "automountServiceAccountToken": False, **pod},
     }
-
-
-# A volume and where a container mounts it.
-Volume = tuple[dict[str, Any], dict[str, Any]]
 
 
 def _pod(container: Mapping[str, Any], volumes: Sequence[Volume]) -> dict[str, Any]:
@@ -169,7 +179,7 @@ def _pod(container: Mapping[str, Any], volumes: Sequence[Volume]) -> dict[str, A
     }
 
 
-def _volumes(role: str, connections: bool) -> list[Volume]:
+def _volumes(role: str, connections: bool, identity: Identity) -> list[Volume]:
     platform = {"secretName": platform_secret(role), "defaultMode": 0o440}
     volumes: list[Volume] = [
         ({"name": "platform", "secret": platform}, {"mountPath": PLATFORM, "readOnly": True}),
@@ -180,7 +190,7 @@ def _volumes(role: str, connections: bool) -> list[Volume]:
         secret = {"secretName": CONNECTIONS_SECRET, "defaultMode": 0o440, "optional": True}
         mount = {"mountPath": CONNECTIONS, "readOnly": True}
         volumes.append(({"name": "connections", "secret": secret}, mount))
-    return volumes
+    return [*volumes, *identity_volumes(identity)]
 
 
 def _container(job: PodJob, config: Kubernetes) -> dict[str, Any]:
@@ -216,6 +226,11 @@ def _environment(job: PodJob, config: Kubernetes) -> list[dict[str, Any]]:
         variables.append({"name": "SLUICE_STREAM_OVERRIDES", "value": OVERRIDES})
     if job.has_jvm:
         variables.append({"name": SUBMIT_ARGS, "value": submit_args(settings(job, config))})
+    identity = config.identity(job.role)
+    if identity != NO_IDENTITY and job.has_jvm and job.spec.cluster.executors and config.mode == "native":
+        # It names Secrets, and has none.
+        template = json.dumps(executor_template(job.role, identity=identity))
+        variables.append({"name": TEMPLATE_VARIABLE, "value": template})
     return variables
 
 
@@ -237,7 +252,9 @@ def settings(job: PodJob, config: Kubernetes) -> dict[str, str]:
     memory = {**job.conf, "spark.driver.memory": cluster.driver_memory}
     if not cluster.executors:
         return memory | {"spark.master": f"local[{cluster.driver_cores}]"}
-    prefix, labels = "spark.kubernetes.executor", job.labels | {ROLE_LABEL: EXECUTOR}
+    prefix, labels = "spark.kubernetes.executor", pod_labels(job, config) | {ROLE_LABEL: EXECUTOR}
+    has_identity = config.identity(job.role) != NO_IDENTITY
+    template = WRITTEN_TEMPLATE if has_identity else f"{TEMPLATES}/executor-{job.role}.yaml"
     return memory | {
         **SPARK_CONF,
         "spark.master": API_SERVER,
@@ -254,6 +271,6 @@ def settings(job: PodJob, config: Kubernetes) -> dict[str, str]:
         f"{prefix}.podNamePrefix": "$(POD_NAME)",
         f"{prefix}.request.cores": cluster.executor_requests,
         f"{prefix}.limit.cores": str(cluster.executor_cores),
-        f"{prefix}.podTemplateFile": f"{TEMPLATES}/executor-{job.role}.yaml",
+        f"{prefix}.podTemplateFile": template,
         **{f"{prefix}.label.{name}": value for name, value in labels.items()},
     }

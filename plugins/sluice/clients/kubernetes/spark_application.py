@@ -17,6 +17,7 @@ from sluice.clients.kubernetes.pods import (
     PodJob,
     executor_template,
     overhead_mb,
+    pod_labels,
     pod_spec,
     submit_args,
 )
@@ -75,7 +76,7 @@ def _application(job: PodJob, config: Kubernetes, name: str, variables: Mapping[
         "apiVersion": f"{GROUP}/{VERSION}",
         "kind": KIND,
         # Both pods get the labels of the resource.
-        "metadata": {"name": name, "namespace": config.namespace, "labels": job.labels},
+        "metadata": {"name": name, "namespace": config.namespace, "labels": pod_labels(job, config)},
         "spec": {
             "type": "Python",
             "mode": "cluster",
@@ -86,7 +87,7 @@ def _application(job: PodJob, config: Kubernetes, name: str, variables: Mapping[
             "arguments": [job.job, job.spec.name, *job.options],
             "sparkConf": {**job.conf, **(SPARK_CONF if job.spec.cluster.executors else {})},
             "driver": _driver(job, config, variables),
-            "executor": _executor(job),
+            "executor": _executor(job, config),
         },
     }
 
@@ -120,9 +121,9 @@ def _settings(job: PodJob) -> dict[str, str]:
     return address if cluster.executors else address | {"spark.master": f"local[{cluster.driver_cores}]"}
 
 
-def _executor(job: PodJob) -> Resource:
+def _executor(job: PodJob, config: Kubernetes) -> Resource:
     cluster = job.spec.cluster
-    template = executor_template(job.role, EXECUTOR_CONTAINER)
+    template = executor_template(job.role, EXECUTOR_CONTAINER, config.identity(job.role))
     return {
         # The resource cannot say 0. Without executors the driver's master is local, and asks for none.
         "instances": max(cluster.executors, 1),

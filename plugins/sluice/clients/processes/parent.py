@@ -13,8 +13,8 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
+from sluice.clients.processes.variables import environment_of, role_in
 from sluice.core.processes import exits
-from sluice.core.processes.environment import child_environment
 
 STOP_SIGNALS = frozenset({signal.SIGTERM, signal.SIGINT})
 WATCHED_SIGNALS = STOP_SIGNALS | {signal.SIGCHLD}
@@ -88,7 +88,7 @@ class Parent:
                 self._command[0],
                 self._command,
                 # The component ends if this process ended before its parent-death signal was set.
-                child_environment(os.environ) | {"SLUICE_PARENT_PID": str(os.getpid())},
+                environment_of(role_in(self._command), os.environ) | {"SLUICE_PARENT_PID": str(os.getpid())},
                 file_actions=[(os.POSIX_SPAWN_DUP2, 1, 2)],
                 setsigmask=(),
                 # Python ignores it, and a child inherits that.

@@ -4,38 +4,27 @@ from __future__ import annotations
 
 import io
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from botocore.exceptions import (
-    ClientError,
-    IncompleteReadError,
-    ReadTimeoutError,
-    ResponseStreamingError,
-)
-from tenacity import retry, retry_if_exception_type, stop_after_attempt, wait_exponential
+from botocore.exceptions import ClientError
+
+from sluice.clients.s3.bodies import ResumedBody
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 # Usually holds the footer and the offsets before it, since these are a table's last columns.
 TAIL_BYTES = 1024 * 1024
-# boto3 repeats a request only until the answer's first bytes.
-TRIES = 4
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
 
 
-@retry(
-    retry=retry_if_exception_type((IncompleteReadError, ReadTimeoutError, ResponseStreamingError)),
-    stop=stop_after_attempt(TRIES),
-    wait=wait_exponential(0.2),
-    reraise=True,
-)
 def get_object(client: S3Client, bucket: str, key: str, **options: Any) -> tuple[bytes, dict[str, Any]]:
-    """Body and answer of a GET, which is sent again if the body breaks off. ``options``: of boto3's
+    """Body and answer of a GET, of which the rest is asked for if it breaks off. ``options``: of boto3's
     ``get_object``. Raises FileNotFoundError if the object is gone, otherwise botocore's errors."""
     try:
-        answer: Any = client.get_object(Bucket=bucket, Key=key, **options)
-        return answer["Body"].read(), answer
+        with ResumedBody(partial(client.get_object, Bucket=bucket, Key=key), **options) as body:
+            return body.readall(), body.answer
     except ClientError as error:
         if error.response.get("Error", {}).get("Code") == "NoSuchKey":
             raise FileNotFoundError(f"s3://{bucket}/{key}: no such object") from error

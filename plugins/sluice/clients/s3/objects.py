@@ -5,13 +5,14 @@ from __future__ import annotations
 import io
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from datetime import datetime
 from functools import cache, partial
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Self
 
+from sluice.clients.s3.bodies import ResumedBody
 from sluice.clients.s3.csv_head import HEAD_BYTES, check_head
 from sluice.clients.s3.csv_rows import BLOCK_BYTES, data_rows, line_of_row
 from sluice.clients.s3.errors import asking
@@ -259,8 +260,8 @@ class Bucket:
     def _body(self, source: ObjectVersion, **part: str) -> Iterator[Any]:
         pin = {"VersionId": source.version_id} if source.version_id else {"IfMatch": f'"{source.etag}"'}
         with asking(f"source object {source.uri}"):
-            answer = self.client.get_object(Bucket=self.name, Key=source.key, **pin, **part)  # type: ignore[arg-type]
-            with closing(answer["Body"]) as body:
+            get = partial(self.client.get_object, Bucket=self.name, Key=source.key, **pin)  # type: ignore[arg-type]
+            with ResumedBody(get, **part) as body:
                 yield body
 
     def files(self, prefix: str) -> Iterator[StoredFile]:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from sluice.config import mysql, postgresql
-from sluice.config.platform_sections import glue
+from sluice.config.platform_sections import glue, signing
 from sluice.config.platform_sections.glue import GLUE
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX, ConfigError
 from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url
@@ -26,8 +25,6 @@ VENDED = "vended-credentials"
 DELEGATION = "header.X-Iceberg-Access-Delegation"
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
-# Hosts of AWS's own REST catalogs, also in a private network.
-_SIGNED = re.compile(r"(?:^|\.)(glue|s3tables)(?:-fips)?(?:\.[\w-]+)+\.(?:amazonaws\.com|api\.aws)(?:\.cn)?$")
 # The keys that have a meaning, beside type and check_namespace.
 KEYS = {
     SQL: ("uri", "username", "password", "sslmode", "sslrootcert"),
@@ -41,6 +38,7 @@ KEYS = {
         "scope",
         "plain_text",
         "access_delegation",
+        *signing.KEYS,
     ),
     GLUE: glue.KEYS,
 }
@@ -83,13 +81,22 @@ class Catalog:
         "trust",
     ] = False
     endpoint: Annotated[str, "`glue`: address; empty: AWS itself, in `region`"] = ""
-    region: Annotated[str, "`glue`: of the catalog; empty: that of `[s3]`"] = ""
+    region: Annotated[
+        str, "`glue`, and `rest` that is signed: of the catalog; empty: that of `uri`, or of `[s3]`"
+    ] = ""
     catalog_id: Annotated[str, "`glue`: the account's number; empty: the account of the login"] = ""
-    access_key: Annotated[str, "`glue`: of the role's user; empty, with `secret_key`: those of `[s3]`"] = ""
-    secret_key: Annotated[str, "`glue`: of `access_key`"] = field(default="", repr=False)
+    access_key: Annotated[
+        str, "`glue`, and `rest` that is signed: the role's; empty, with `secret_key`: those of `[s3]`"
+    ] = ""
+    secret_key: Annotated[str, "of `access_key`"] = field(default="", repr=False)
     session_token: Annotated[
-        str, "`glue`: of a temporary `access_key`; who renews the keys writes the file again"
+        str, "of a temporary `access_key`; who renews the keys writes the file again"
     ] = field(default="", repr=False)
+    signing_name: Annotated[
+        str,
+        "`rest`: the service of AWS for which [requests are signed](catalogs.md#signed-requests): `glue`, "
+        "`s3tables`, `execute-api`; empty: not signed, except to AWS's own hosts",
+    ] = ""
     access_delegation: Annotated[
         str,
         "`rest`: `vended-credentials`: the files of each table are read and written with the keys that the "
@@ -190,6 +197,7 @@ class Catalog:
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
             DELEGATION: self.access_delegation,
+            **signing.properties(self),
             **self._tried,
         }
         return {name: value for name, value in properties.items() if value}
@@ -258,12 +266,7 @@ def _check_rest(catalog: Catalog, where: str) -> None:
     check_url(catalog.uri, f"{where}: uri")
     if "?" in catalog.uri or "#" in catalog.uri:
         raise ConfigError(f"{where}: uri has a query or a fragment. Fix: leave out what begins with ? or #")
-    if service := _SIGNED.search(catalog.host):
-        fix = 'for AWS Glue write type = "glue"' if service[1] == "glue" else "use another catalog until then"
-        raise ConfigError(
-            f"{where}: uri is {catalog.uri}: its requests are signed (SigV4), which is not possible yet. "
-            f"Fix: {fix}"
-        )
+    signing.check(catalog, where)
     if catalog.token and catalog.credential:
         raise ConfigError(f"{where}: token and credential: there are two logins. Fix: keep one of them")
     if catalog.access_delegation not in ("", VENDED):

@@ -31,8 +31,9 @@ _REGION = re.compile(r"[a-z0-9-]{1,63}")
 
 
 def with_defaults(catalog: Catalog, s3: S3) -> Catalog:
-    """With the region and the login of ``[s3]`` unless it has its own."""
-    if catalog.type != GLUE:
+    """With the region and the login of ``[s3]`` unless it has its own; also of a REST catalog whose requests
+    are signed."""
+    if catalog.type != GLUE and not catalog.signing_name:
         return catalog
     filled = replace(catalog, region=catalog.region or s3.region)
     if catalog.access_key or catalog.secret_key or catalog.session_token:
@@ -68,6 +69,15 @@ def jvm_login(found: Mapping[str, str]) -> dict[str, str]:
 
 def check(catalog: Catalog, where: str) -> None:
     """Raises ConfigError naming ``where`` and the key, never a secret."""
+    check_login(catalog, where)
+    if (text := catalog.catalog_id) and not _CATALOG_ID.fullmatch(text):
+        raise ConfigError(f"{where}: catalog_id is {shown(text)}. Fix: write it as AWS shows it")
+    if catalog.endpoint:
+        _check_endpoint(catalog, where)
+
+
+def check_login(catalog: Catalog, where: str) -> None:
+    """Keys and region, also of a REST catalog whose requests are signed."""
     if bool(catalog.access_key) != bool(catalog.secret_key):
         given, needed = ("access_key", "secret_key") if catalog.access_key else ("secret_key", "access_key")
         raise ConfigError(f"{where}: {given} is there, and {needed} is missing. Fix: add it, or remove both")
@@ -80,11 +90,8 @@ def check(catalog: Catalog, where: str) -> None:
             raise ConfigError(
                 f"{where}: {key} has a character that no login of AWS has. Fix: use visible ASCII only"
             )
-    for key, pattern in (("region", _REGION), ("catalog_id", _CATALOG_ID)):
-        if (text := getattr(catalog, key)) and not pattern.fullmatch(text):
-            raise ConfigError(f"{where}: {key} is {shown(text)}. Fix: write it as AWS shows it")
-    if catalog.endpoint:
-        _check_endpoint(catalog, where)
+    if (text := catalog.region) and not _REGION.fullmatch(text):
+        raise ConfigError(f"{where}: region is {shown(text)}. Fix: write it as AWS shows it")
 
 
 def _check_endpoint(catalog: Catalog, where: str) -> None:

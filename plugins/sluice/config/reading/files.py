@@ -18,16 +18,7 @@ MAX_BYTES = 1 << 20
 def declared_text(path: Path) -> str:
     """The text of a declaration. Raises ConfigError if it cannot be read, which never blocks."""
     try:
-        # Not waiting: a pipe would block until another process writes to it.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise ConfigError(f"{shown_path(path)}: is no file. Fix: put a file with that name there")
-            content = file.read(MAX_BYTES + 1)
-        if len(content) > MAX_BYTES:
-            raise ConfigError(
-                f"{shown_path(path)}: is larger than {MAX_BYTES >> 20} MiB. Fix: make it smaller"
-            )
-        return content.decode()
+        return regular(path)[0].decode()
     except UnicodeDecodeError as error:
         raise ConfigError(f"{shown_path(path)}: is not UTF-8: {error}. Fix: save it as UTF-8") from error
     # ValueError: a NUL character in the path.
@@ -38,6 +29,22 @@ def declared_text(path: Path) -> str:
         raise ConfigError(
             f"{shown_path(path)}: cannot be read: {reason}. Fix: put a readable file there"
         ) from error
+
+
+def regular(path: Path | str) -> tuple[bytes, bool]:
+    """A file's content, and whether other users may read or change it. Never blocks.
+
+    Raises ConfigError for what is no file, and for a longer one than MAX_BYTES, and OSError.
+    """
+    # Not waiting: a pipe would block until another process writes to it.
+    with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError(f"{shown_path(path)}: is no file. Fix: put a file with that name there")
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
+        raise ConfigError(f"{shown_path(path)}: is larger than {MAX_BYTES >> 20} MiB. Fix: make it smaller")
+    return content, _is_open(found)
 
 
 def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:

@@ -9,7 +9,8 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from sluice.config.reading.values import shown
@@ -28,10 +29,17 @@ class ConfigError(ValueError):
     code = ErrorCode.INVALID_CONFIGURATION
 
 
-def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
+class Follows(Protocol):
+    """What follows a reference, which stands in place of a text (``references.References``)."""
+
+    def text(self, reference: Mapping[str, Any], where: str, *, is_secret: bool) -> str: ...
+
+
+def build(cls: type[T], data: Mapping[str, Any], where: str, references: Follows | None = None) -> T:
     """Make the frozen dataclass ``cls`` from parsed TOML, nested tables included.
 
-    ``where`` names the place in messages. Raises ConfigError for an unknown or missing key, or a value of
+    ``where`` names the place in messages. ``references``: a table in place of any text is one; None: it is an
+    error. Raises ConfigError for an unknown or missing key, or a value of
     another type (a bool is no int); the value of a field with ``repr=False`` is a secret, and not named.
     """
     fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
@@ -44,12 +52,11 @@ def build(cls: type[T], data: Mapping[str, Any], where: str) -> T:
         )
     values: dict[str, Any] = {}
     for name, field in fields.items():
-        if name in data and not field.repr and not isinstance(data[name], str):
-            raise ConfigError(
-                f"{where} {name}: it is a {type(data[name]).__name__}. Fix: give a str, in quotes"
-            )
         if name in data:
-            values[name] = _value(hints[name], data[name], f"{where} {name}")
+            place, is_secret = f"{where} {name}", not field.repr
+            if is_secret and not isinstance(data[name], str if references is None else (str, Mapping)):
+                raise ConfigError(f"{place}: it is a {type(data[name]).__name__}. Fix: give a str, in quotes")
+            values[name] = _value(hints[name], data[name], place, references, is_secret)
         elif field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise ConfigError(
                 f"{where}: key {name!r} is missing. Fix: add {name} = … ({_type_name(hints[name])})"
@@ -66,7 +73,9 @@ def secrets(settings: object) -> list[str]:
         if dataclasses.is_dataclass(value):
             found += secrets(value)
         elif isinstance(value, Mapping):
-            found += [_url_password(text) for text in value.values()]
+            for element in value.values():
+                nested = dataclasses.is_dataclass(element)
+                found += secrets(element) if nested else [_url_password(element)]
         elif not field.repr:
             found.append(value)
     return [text for text in found if text]
@@ -76,29 +85,32 @@ def _url_password(text: str) -> str:
     return unquote(urlsplit(text).password or "")
 
 
-def _value(hint: Any, value: Any, where: str) -> Any:
+def _value(
+    hint: Any, value: Any, where: str, references: Follows | None = None, is_secret: bool = False
+) -> Any:
     if hint is Any:
         return value
     if typing.get_origin(hint) in (typing.Union, types.UnionType):
         (hint,) = (component for component in typing.get_args(hint) if component is not type(None))
+    if hint is str and isinstance(value, Mapping) and references is not None:
+        return references.text(value, where, is_secret=is_secret)
     if dataclasses.is_dataclass(hint):
         if not isinstance(value, Mapping):
             raise ConfigError(
                 f"{where}: {shown(value)} is not a table. Fix: write [{where.rsplit(' ', 1)[-1]}]"
             )
-        return build(typing.cast("type[Any]", hint), value, where)
+        return build(typing.cast("type[Any]", hint), value, where, references)
     if typing.get_origin(hint) is dict:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}: {shown(value)} is not a table. Fix: write keys and values")
         _, item = typing.get_args(hint)
-        if item is str:
-            return {key: _text(element, f"{where} {shown(key)}") for key, element in value.items()}
-        return {key: _value(item, element, f"{where} {shown(key)}") for key, element in value.items()}
+        read = _text if item is str else partial(_value, item)
+        return {key: read(element, f"{where} {shown(key)}", references) for key, element in value.items()}
     if typing.get_origin(hint) is list:
         if not isinstance(value, list):
             raise ConfigError(f"{where}: {shown(value)} is not a list. Fix: write […]")
         (item,) = typing.get_args(hint)
-        return [_value(item, element, where) for element in value]
+        return [_value(item, element, where, references) for element in value]
     if not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
         raise ConfigError(
             f"{where}: {shown(value)} is a {type(value).__name__}. Fix: give a {_type_name(hint)}"
@@ -106,7 +118,9 @@ def _value(hint: Any, value: Any, where: str) -> Any:
     return value
 
 
-def _text(value: Any, where: str) -> str:
+def _text(value: Any, where: str, references: Follows | None = None) -> str:
+    if isinstance(value, Mapping) and references is not None:
+        return references.text(value, where, is_secret=False)
     if not isinstance(value, str | int | float):
         raise ConfigError(
             f"{where}: {shown(value)} is a {type(value).__name__}. Fix: give a text, a number or a boolean"

@@ -17,6 +17,9 @@ OVERHEAD, LEAST_OVERHEAD_MB, PYTHON_MB = 0.4, 384, 512
 
 # With a smaller heap Spark does not start.
 MIN_HEAP_MB = 512
+# On Kubernetes: the variable with a template of executors that is not the image's, and where its driver
+# writes it before Spark reads it.
+TEMPLATE_VARIABLE, WRITTEN_TEMPLATE = "SLUICE_EXECUTOR_TEMPLATE", "/var/lib/sluice/tmp/executor.yaml"
 
 
 @dataclass(frozen=True)

@@ -122,8 +122,9 @@ def _catalog(platform: Platform) -> End:
 def _catalog_login(catalog: Catalog) -> str:
     if catalog.type == SQL:
         return f"user {catalog.username}"
-    if catalog.type == GLUE:
-        return f"key {catalog.access_key}"
+    if catalog.type == GLUE or catalog.signing_name:
+        signed = "" if catalog.type == GLUE else "SigV4, "
+        return f"{signed}key {catalog.access_key}" if catalog.access_key else f"{signed}AWS's default chain"
     if catalog.credential:
         return f"OAuth2 {catalog.credential.partition(':')[0]}"
     return "bearer token" if catalog.token else "none"

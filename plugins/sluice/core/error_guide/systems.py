@@ -135,10 +135,17 @@ ERRORS = {
         "promise](catalogs.md#is-my-catalog-safe) that the message names; or remove the override",
     ),
     ErrorCode.CATALOG_PERMISSION: ErrorGuide(
-        cause="The catalog refuses the role's login, or its rights do not suffice, or it does not take the "
-        "request: `uri`, `warehouse` or `prefix` is wrong, or a proxy answers in its place",
-        fix="correct `[lake.catalog]` of the role's platform file, or give its login the right that the "
-        "message names",
+        cause="The rights of the role's login in the catalog do not suffice, or the catalog does not take "
+        "the request: `uri`, `warehouse` or `prefix` is wrong, or a proxy answers in its place",
+        fix="give the login the right that the message names, or correct `[lake.catalog]` of the role's "
+        "platform file",
+    ),
+    ErrorCode.CATALOG_LOGIN: ErrorGuide(
+        cause="The catalog (its database, its REST server, AWS) refuses the login of `[lake.catalog]`, or "
+        "the token endpoint the client: a wrong password, secret or key, a token or temporary keys that "
+        "ended, a clock that is wrong; or AWS's default chain has no keys. Exit code 77",
+        fix="do what the text says ([logins](catalogs.md#signed-requests)); the stream goes on by itself "
+        "with its runtime's next attempt",
     ),
     ErrorCode.CATALOG_KEYS: ErrorGuide(
         cause="With `access_delegation` the catalog gave no keys for the table's files, or S3 refuses "

@@ -33,13 +33,9 @@ def machine_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def child_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a process that Airflow, or a component's parent process, starts."""
+    """The environment of a process that Airflow, or a component's parent process, starts: without what
+    platform files refer to (``sluice.clients.processes.variables``)."""
     return _chosen(environ, _CHILD, _CHILD_PREFIXES)
-
-
-def withheld(environ: Mapping[str, str]) -> list[str]:
-    """Names of the variables that a child process does not get."""
-    return sorted(set(environ) - set(child_environment(environ)))
 
 
 def _chosen(environ: Mapping[str, str], names: Iterable[str], prefixes: tuple[str, ...]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from sluice import airflow_secrets
 from sluice.catalog_check.status import CatalogStatus, status
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.clients.s3.requests import QUICK
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     # PyIceberg takes a second to import, and the API server should not wait for it.
     from sluice.clients.lake.results.table import Results
     from sluice.clients.registry.client import RegistryClient
+    from sluice.config.reading.references import AirflowSecrets
     from sluice.core.schema_versions.stream import StreamSchema
     from sluice.ledger.documents import Ledger
     from sluice.ledger.history import History
@@ -59,6 +61,14 @@ CATALOG_SECONDS = 300.0
 REGISTRY_SECONDS = 1.0, 2.0, 4.0
 
 
+class PageSystems(Systems):
+    """The systems, in Airflow's API server."""
+
+    @property
+    def airflow_secrets(self) -> AirflowSecrets:
+        return airflow_secrets.read
+
+
 @dataclass(frozen=True)
 class AirflowState:
     """State of all streams: ``checks`` by stream, open ``approvals``, ``runs`` of unverified loads."""
@@ -78,7 +88,7 @@ class Sources:
     def __init__(self, declared: Callable[[], Declared] | None = None) -> None:
         self._caches: dict[tuple[str, str], TtlCache[Any]] = {}
         self._lock = Lock()
-        self._systems = Systems(s3_limits=QUICK)
+        self._systems: Systems = PageSystems(s3_limits=QUICK)
         # Address -> event.
         self._documents: dict[str, Document] = {}
         self._quick_registry: RegistryClient | None = None
@@ -220,7 +230,7 @@ class Sources:
 
         def load() -> list[str]:
             # Not shared: supervisord's client is for one thread at a time.
-            return Systems().runtime.tail(spec.component(component).program, LOG_BYTES)
+            return PageSystems().runtime.tail(spec.component(component).program, LOG_BYTES)
 
         return self._get(("log", spec.component(component).program), load, LOG_SECONDS)
 

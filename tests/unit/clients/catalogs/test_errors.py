@@ -31,7 +31,7 @@ MYSQL_CASES = [
     ),
     (
         (1045, "Access denied for user 'u'@'h' (using password: YES)"),
-        *(Refused, ErrorCode.CATALOG_PERMISSION, "Access denied for user"),
+        *(Refused, ErrorCode.CATALOG_LOGIN, "Access denied for user"),
     ),
     (
         (1142, "UPDATE command denied to user 'lake_reader'@'h' for table `lake`.`iceberg_tables`"),
@@ -65,7 +65,7 @@ def test_an_error_of_mysqls_driver_is_one_sentence_with_a_code(
 @pytest.mark.parametrize(
     ("text", "kind", "words"),
     [
-        ('FATAL:  password authentication failed for user "u"', Refused, "refuses this role"),
+        ('FATAL:  password authentication failed for user "u"', Refused, "refuses the login"),
         ('server certificate for "a" does not match host name "b"', Unreachable, "got no login"),
         ("server does not support SSL, but SSL was required", Unreachable, "got no login"),
         ('could not translate host name "h"', Unreachable, "does not answer"),

@@ -63,8 +63,8 @@ def test_a_table_of_another_format_is_named(glue: BoundedGlue) -> None:
     ("code", "kind", "found"),
     [
         ("AccessDeniedException", Refused, ErrorCode.CATALOG_PERMISSION),
-        ("UnrecognizedClientException", Refused, ErrorCode.CATALOG_PERMISSION),
-        ("ExpiredTokenException", Refused, ErrorCode.CATALOG_PERMISSION),
+        ("UnrecognizedClientException", Refused, ErrorCode.CATALOG_LOGIN),
+        ("ExpiredTokenException", Refused, ErrorCode.CATALOG_LOGIN),
         ("EntityNotFoundException", Missing, ErrorCode.TABLE_NOT_FOUND),
         ("ThrottlingException", Unreachable, ErrorCode.CATALOG_UNREACHABLE),
         ("InternalServiceException", Unreachable, ErrorCode.CATALOG_UNREACHABLE),

@@ -18,11 +18,12 @@ from sluice.clients.lake import file_io as lake_io
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.file_io import BotoFileIO
 from sluice.clients.s3 import object_file
-from sluice.clients.s3.object_file import TRIES
+from sluice.clients.s3.bodies import TRIES
 from sluice.config.platform_sections.lake import BUCKET_LISTS
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from tests.support.raising import raising
+from tests.support.s3_answer import object_answer
 
 LIST, DATA = "s3://b/t/metadata/snap-1.avro", "s3://b/t/data/1.parquet"
 
@@ -43,24 +44,20 @@ class Bucket:
         if isinstance(found, ClientError):
             raise found
         if isinstance(found, Exception):
-            return {"Body": Broken(found)}
+            return object_answer(b"x") | {"Body": Broken(found)}
+        ignored = self.ignores_ranges and self.asked[uri] > 1
+        answer = object_answer(found, "" if ignored else given.get("Range", ""))
         if self.breaks:
             self.breaks -= 1
-            return {"Body": Broken(ResponseStreamingError(error="broken off"))}
-        if "Range" not in given or (self.ignores_ranges and self.asked[uri] > 1):
-            return {"Body": io.BytesIO(found), "ResponseMetadata": {"HTTPStatusCode": 200}}
-        first, _, last = given["Range"].removeprefix("bytes=").partition("-")
-        begin = int(first) if first else max(len(found) - int(last), 0)
-        end = int(last) if first and last else len(found) - 1
-        body = io.BytesIO(found[begin : end + 1])
-        return {"Body": body, "ContentRange": f"bytes {begin}-{end}/{len(found)}", "ETag": "e"}
+            return answer | {"Body": Broken(ResponseStreamingError(error="broken off"))}
+        return answer
 
 
-class Broken:
+class Broken(io.RawIOBase):
     def __init__(self, error: Exception) -> None:
         self._error = error
 
-    def read(self) -> bytes:
+    def readinto(self, buffer: Any) -> int:
         raise self._error
 
 

@@ -137,6 +137,24 @@ def test_a_component_gets_no_secret_of_the_environment_of_its_parent_process(
     assert (secret & set(found), needed - set(found)) == (set(), set())
 
 
+def test_a_component_gets_the_variables_of_its_roles_platform_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for role, variable in {"consumer": "KAFKA_KEY", "producer": "SLUICE_KEY", "reader": "READER_KEY"}.items():
+        (tmp_path / f"{role}.toml").write_text(f'[kafka]\npassword = {{ env = "{variable}" }}\n')
+        monkeypatch.setenv(variable, "secret")
+    (tmp_path / "observer.toml").write_text("env, and no TOML")
+    monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(tmp_path))
+    prints = (
+        "import os; print(*sorted(set(os.environ) & {'KAFKA_KEY', 'SLUICE_KEY', 'READER_KEY'}), flush=True)"
+    )
+    for job, expected in {"consumer": "KAFKA_KEY", "queries": "KAFKA_KEY", "producer": "SLUICE_KEY"}.items():
+        run = Run(sys.executable, "-c", f"{prints}; os._exit(76)", "-m", "spark_jobs", job, "rides")
+        assert run.process.communicate(timeout=60)[0].splitlines()[0] == expected
+    run = Run(sys.executable, "-c", f"{prints}; os._exit(76)")
+    assert run.process.communicate(timeout=60)[0].splitlines()[0] == "", "of a command that is no job"
+
+
 @pytest.mark.parametrize("code", sorted(exits.FINAL))
 def test_a_final_exit_code_is_passed_on(start: Callable[..., Run], code: int) -> None:
     run = start(f"import sys; sys.exit({code})")

@@ -155,7 +155,7 @@ def test_rows_are_counted_of_the_pinned_version(s3: Any) -> None:
     body = b"a\n1\n2\n"
     stub.add_response(
         "get_object",
-        {"Body": StreamingBody(io.BytesIO(body), len(body))},
+        {"Body": StreamingBody(io.BytesIO(body), len(body)), "ContentLength": len(body)},
         {"Bucket": "b", "Key": "k.csv", "VersionId": "v7"},
     )
     assert Bucket(client, "b").data_rows(ObjectVersion("b", "k.csv", "v7", "e", 6)) == 2

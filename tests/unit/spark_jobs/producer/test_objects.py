@@ -27,6 +27,7 @@ from sluice.core.errors import Missing, Refused, Unreachable
 from spark_jobs.common.producer import objects, source_object
 from spark_jobs.common.producer.source_object import WHOLE, CorruptObject, Reading, Share, SourceObject
 from tests.support.raising import raising
+from tests.support.s3_answer import object_answer
 
 SOURCE = SourceObject("s", "b", "k.csv", None, 3, 0)
 SCHEMA = {
@@ -45,14 +46,12 @@ class Client:
         self.data, self.sent = data, list[int]()
 
     def get_object(self, **request: Any) -> dict[str, Any]:
-        data = self.data
-        if part := request.get("Range"):
-            if not data:
-                raise ClientError({"Error": {"Code": "InvalidRange"}}, "GetObject")
-            data = data[: int(part.removeprefix("bytes=0-")) + 1]
-        self.sent.append(len(data))
-        raw: Any = urllib3.HTTPResponse(io.BytesIO(data), preload_content=False)
-        return {"Body": StreamingBody(raw, len(data))}
+        if request.get("Range") and not self.data:
+            raise ClientError({"Error": {"Code": "InvalidRange"}}, "GetObject")
+        answer = object_answer(self.data, request.get("Range", ""))
+        self.sent.append(answer["ContentLength"])
+        raw: Any = urllib3.HTTPResponse(answer["Body"], preload_content=False)
+        return answer | {"Body": StreamingBody(raw, answer["ContentLength"])}
 
 
 def reading(data: bytes, form: Form | None = None, most: int = 10**6) -> Reading:

@@ -35,6 +35,7 @@ def test_an_epoch_that_is_there_before_its_writer_is_another_one_s(
 _JAVA = "java.sql."
 _CONNECT = "SQLNonTransientConnectionException: (conn=17) "
 _NOT_FOUND = "unable to find valid certification path to requested target"
+_ICEBERG = "org.apache.iceberg.exceptions."
 _GLUE = "software.amazon.awssdk.services.glue.model."
 _BY_GLUE = "(Service: Glue, Status Code: 400, Request ID: 5d0a)"
 _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
@@ -49,11 +50,11 @@ _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
         ),
         (
             f"{_GLUE}GlueException: The security token included in the request is expired {_BY_GLUE}",
-            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'GlueException: The",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'GlueException: The",
         ),
         (
             f"{_GLUE}ExpiredTokenException: It has ended. {_BY_GLUE}",
-            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'ExpiredTokenException",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'ExpiredTokenException",
         ),
         (
             f"{_GLUE}GlueException: Rate exceeded {_BY_GLUE}",
@@ -77,7 +78,23 @@ _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
         ),
         (
             f"{_JAVA}SQLInvalidAuthorizationSpecException: (conn=15) Access denied for user 'u'@'h'",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: \"Access denied",
+        ),
+        (
+            f"{_JAVA}SQLSyntaxErrorException: (conn=16) Access denied for user 'u'@'h' to database 'lake'",
             "SLU-226 Refused: the lake's catalog: the catalog refuses this role: \"Access denied",
+        ),
+        (
+            f"{_ICEBERG}NotAuthorizedException: Not authorized: token has expired",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'Not authorized: token",
+        ),
+        (
+            f"{_ICEBERG}ForbiddenException: Forbidden: InvalidSignatureException: Signature expired: a, b",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'Forbidden: Inv",
+        ),
+        (
+            f"{_ICEBERG}ForbiddenException: Forbidden: no right to TABLE_READ_DATA",
+            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'Forbidden: no right",
         ),
         (
             f"{_JAVA}SQLSyntaxErrorException: (conn=18) CREATE command denied to user 'u'@'h' for table `t`",
@@ -85,7 +102,7 @@ _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
         ),
         (
             'org.postgresql.util.PSQLException: FATAL: password authentication failed for user "u"',
-            "SLU-226 Refused: the lake's catalog: the catalog refuses this role: 'FATAL: password",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'FATAL: password",
         ),
         (
             f"{_JAVA}{_CONNECT}Trying to connect with ssl, but ssl not enabled in the server",

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice.clients.catalogs.errors import login_refused
 from sluice.clients.kafka.errors import LoginRefused
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
@@ -43,6 +44,11 @@ def signals() -> Iterator[None]:
         (Fenced("epoch 3 is newer"), exits.FENCED, "SLU-501 Fenced: epoch 3 is newer"),
         (ConfigError("no key"), exits.CONFIGURATION, "SLU-101 ConfigError: no key"),
         (LoginRefused("no"), exits.LOGIN_REFUSED, "SLU-210 LoginRefused: no"),
+        (
+            login_refused("t", "old", "the clock is wrong"),
+            exits.LOGIN_REFUSED,
+            "SLU-228 LoginRefused: t: the catalog refuses the login: 'old'; the clock is wrong",
+        ),
         (Unrecoverable("gone"), exits.CONFIGURATION, "SLU-507 Unrecoverable: gone"),
         (VerificationFailed("a gap\nmore"), 1, "SLU-402 VerificationFailed: a gap"),
         (

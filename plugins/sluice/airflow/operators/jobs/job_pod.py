@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
 from airflow.providers.cncf.kubernetes.pod_generator import PodGenerator
 
-from sluice.clients.kubernetes.pods import CONTAINER, MAX_PREFIX, dashed, pod_spec
+from sluice.clients.kubernetes.pods import CONTAINER, MAX_PREFIX, dashed, pod_labels, pod_spec
 
 if TYPE_CHECKING:
     from sluice.clients.kubernetes.pods import PodJob
@@ -37,7 +37,7 @@ def job_pod(task_id: str, job: PodJob, config: Kubernetes) -> KubernetesPodOpera
         "metadata": {
             "name": pod_name(job),
             "namespace": config.namespace,
-            "labels": job.labels,
+            "labels": pod_labels(job, config),
         },
         "spec": pod_spec(job, config),
     }

@@ -15,11 +15,11 @@ from sluice.airflow.failures import failed, failed_attempt
 from sluice.airflow.operators.base import StepMixin
 from sluice.clients.kubernetes.api import KubernetesApi
 from sluice.clients.kubernetes.pods import SPARK_JOB, PodJob
+from sluice.clients.processes.variables import environment_of, role_of, withheld
 from sluice.config.stream import ENTRY_POINT
 from sluice.core.error_codes import PERMANENT, ErrorCode, code_in
 from sluice.core.errors import ClientError
 from sluice.core.messages import failure_reason
-from sluice.core.processes.environment import child_environment, withheld
 
 if TYPE_CHECKING:
     from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -33,19 +33,21 @@ _NO_NODE = "took too long to be scheduled"
 
 
 class SubmitHook(SparkSubmitHook):
-    """The provider's hook, whose processes get ``child_environment``, not Airflow's."""
+    """The provider's hook, whose processes get ``environment_of`` the job's ``role``, not Airflow's."""
+
+    role = ""
 
     @classmethod
-    def like(cls, hook: SparkSubmitHook) -> SubmitHook:
+    def like(cls, hook: SparkSubmitHook, role: str) -> SubmitHook:
         """With what the provider's operator gave its hook: it has no parameter for another class."""
         made = cls.__new__(cls)
-        vars(made).update(vars(hook))
+        vars(made).update(vars(hook), role=role)
         return made
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
-        return super().submit(application, env=child_environment(os.environ), **kwargs)
+        return super().submit(application, env=environment_of(self.role, os.environ), **kwargs)
 
-    # The provider starts these two itself, with its own environment.
+    # The provider starts these two itself, with its own environment; they read no platform file.
     def _build_track_driver_status_command(self) -> list[str]:
         return _with_child_environment(super()._build_track_driver_status_command())
 
@@ -54,7 +56,7 @@ class SubmitHook(SparkSubmitHook):
 
 
 def _with_child_environment(command: Sequence[str]) -> list[str]:
-    return ["env", *(f"--unset={name}" for name in withheld(os.environ)), *command]
+    return ["env", *(f"--unset={name}" for name in withheld("", os.environ)), *command]
 
 
 class SparkJobOperator(StepMixin, SparkSubmitOperator):
@@ -138,7 +140,7 @@ class SparkJobOperator(StepMixin, SparkSubmitOperator):
             )
 
     def _get_hook(self) -> SparkSubmitHook:
-        return SubmitHook.like(super()._get_hook())
+        return SubmitHook.like(super()._get_hook(), role_of(self.job))
 
     def on_kill(self) -> None:
         if self._pod is not None:

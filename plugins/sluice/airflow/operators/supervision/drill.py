@@ -11,8 +11,8 @@ from airflow.providers.standard.hooks.subprocess import SubprocessHook
 from airflow.sdk import BaseOperator
 
 from sluice.airflow.failures import failed
+from sluice.clients.processes.variables import environment_of
 from sluice.core.error_codes import ErrorCode
-from sluice.core.processes.environment import child_environment
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -43,7 +43,7 @@ class DrillOperator(BaseOperator):
         if params["trigger_immediately"]:
             command.append("--trigger-immediately")
         self._process = SubprocessHook()
-        done = self._process.run_command(command, env=child_environment(os.environ))
+        done = self._process.run_command(command, env=environment_of("", os.environ))
         if done.exit_code != 0:
             raise failed(
                 ErrorCode.DRILL_FAILED, f"drill {params['drill']}: {done.output or f'exit {done.exit_code}'}"

@@ -22,10 +22,14 @@ SECRETS = {
     "AIRFLOW_CONN_SLUICE_RESULTS": '{"password": "results-password"}',
     "AWS_SECRET_ACCESS_KEY": "aws-secret-of-the-user",
     "SLUICE_SECRETS": "all-secrets-of-the-containers",
+    # To which platform files of other roles refer.
+    "SLUICE_S3_KEY": "s3-key-of-airflow",
+    "KAFKA_OF_CONSUMER": "kafka-password-of-the-consumer",
     "SOME_TOKEN": "token-of-the-user",
 }
+# To which the producer's file refers.
+OWN = {"KAFKA_OF_PRODUCER": "kafka-password-of-the-producer"}
 NEEDED = {
-    "SLUICE_PLATFORM_DIR": "/platform",
     "SPARK_CONF_DIR": "/spark",
     "LC_ALL": "C.UTF-8",
     "HTTPS_PROXY": "http://proxy:3128",
@@ -47,7 +51,13 @@ Processes = list[tuple[list[str], dict[str, str]]]
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Processes]:
-    for name, value in {**SECRETS, **NEEDED}.items():
+    files = {"airflow": "SLUICE_S3_KEY", "consumer": "KAFKA_OF_CONSUMER", "producer": "KAFKA_OF_PRODUCER"}
+    (tmp_path / "platform").mkdir()
+    for role, variable in files.items():
+        text = f'role = "{role}"\n[kafka]\npassword = {{ env = "{variable}" }}\n'
+        (tmp_path / "platform" / f"{role}.toml").write_text(text)
+    monkeypatch.setenv("SLUICE_PLATFORM_DIR", str(tmp_path / "platform"))
+    for name, value in {**SECRETS, **OWN, **NEEDED}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
     record = tmp_path / "record"
@@ -62,12 +72,15 @@ def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pr
     return write
 
 
-def check(environment: dict[str, str]) -> None:
+def check(environment: dict[str, str], own: bool = False) -> None:
+    """``own``: whether it is the producer's job, which reads the producer's file."""
+    assert {name: value for name, value in environment.items() if name in OWN} == (OWN if own else {})
     found = {
         name for name, value in SECRETS.items() if value in json.dumps(environment) or name in environment
     }
     assert found == set()
     assert {name: environment.get(name) for name in NEEDED} == NEEDED
+    assert environment["SLUICE_PLATFORM_DIR"] == os.environ["SLUICE_PLATFORM_DIR"]
     assert environment["PATH"] == os.environ["PATH"]
 
 
@@ -85,7 +98,8 @@ def test_a_spark_job_gets_no_secret_of_airflow(
     submit()
     ((arguments, environment),) = program("spark-submit")
     assert arguments[-2:] == ["producer", "nyc_taxi"]
-    check(environment)
+    check(environment, own=True)
+    assert not [value for value in {**SECRETS, **OWN}.values() if value in json.dumps(arguments)]
 
 
 def test_a_drill_gets_no_secret_of_airflow(
@@ -114,5 +128,5 @@ def test_the_status_and_the_end_of_a_job_on_a_cluster_get_none_either(
     submit().on_kill()
     found = program("spark-submit")
     assert [args[2] for args, _ in found] == ["--name", "--status", "--kill"]
-    for _, environment in found:
-        check(environment)
+    for args, environment in found:
+        check(environment, own=args[2] == "--name")

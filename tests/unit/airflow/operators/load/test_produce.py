@@ -93,7 +93,7 @@ def test_a_prefix_that_holds_nothing(load: Load, s3: Stubber) -> None:
 
 def test_an_object_of_no_bytes(load: Load, s3: Stubber) -> None:
     s3.add_response("head_object", HEAD)
-    s3.add_response("get_object", {"Body": StreamingBody(io.BytesIO(b""), 0)})
+    s3.add_response("get_object", {"Body": StreamingBody(io.BytesIO(b""), 0), "ContentLength": 0})
     with pytest.raises(AirflowFailException) as failure:
         load.run(objects=["nyc_taxi/no-bytes.csv"])
     assert "s3://source/nyc_taxi/no-bytes.csv" in str(failure.value)

@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from sluice.clients.s3 import object_file
 from spark_jobs.common.lake.written.read_offsets import COLUMNS, OffsetReader, by_partition
+from tests.support.s3_answer import object_answer
 
 ROWS = 9_000
 Reading = Callable[..., OffsetReader]
@@ -40,15 +41,7 @@ class Bucket:
     def get_object(self, **given: Any) -> dict[str, Any]:
         body = self.objects[f"s3://{given['Bucket']}/{given['Key']}"]
         self.asked[given["Key"]] += 1
-        first, _, last = given["Range"].removeprefix("bytes=").partition("-")
-        if self.plain:
-            return {"Body": io.BytesIO(body), "ResponseMetadata": {"HTTPStatusCode": 200}}
-        begin = int(first) if first else max(len(body) - int(last), 0)
-        end = int(last) if first else len(body) - 1
-        return {
-            "Body": io.BytesIO(body[begin : end + 1]),
-            "ContentRange": f"bytes {begin}-{end}/{len(body)}",
-        }
+        return object_answer(body, "" if self.plain else given["Range"])
 
 
 @pytest.fixture
