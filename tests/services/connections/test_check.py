@@ -214,6 +214,9 @@ def test_a_wrong_password_is_one_line_of_each_end(services: Services, needed: Ne
     rows = looked_at(services, needed, "consumer", change=wrong)
     assert [bool(row.problems) for row in rows] == [True] * len(ENDS)
     lines = failures(rows)
+    # It needs nothing of Kafka and of the catalog.
+    rows = looked_at(services, needed, "maintenance", change=wrong)
+    assert {row.end for row in rows if row.problems} == {"s3"}
     assert not [line for line in lines if "another-one" in line]
     assert not [line for line in lines if "Fix: " not in line]
 

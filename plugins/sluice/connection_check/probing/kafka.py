@@ -34,7 +34,7 @@ from sluice.connection_check.rights.kafka import (
     with_implied,
 )
 from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
-from sluice.core.errors import ClientError
+from sluice.core.errors import ClientError, Refused
 from sluice.core.messages import summarize
 
 SECONDS = 8.0
@@ -97,8 +97,13 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
     rows += brokers
     with ThreadPoolExecutor(len(brokers)) as threads:
         list(threads.map(lambda broker: _ask_broker(broker, kafka, tls), brokers))
-    if failure is None:
-        mine = [rule for rule in rules if rule.user == kafka_user(role)]
+    mine = [rule for rule in rules if rule.user == kafka_user(role)]
+    if not mine and isinstance(failure, Refused):
+        # As role maintenance: its login may be none.
+        row.remarks.append("Kafka does not let it in, and it needs nothing there")
+        for broker in brokers:
+            broker.remarks, broker.problems = [*broker.remarks, *broker.problems], []
+    elif failure is None:
         _ask_rights(row, admin, kafka, mine, rules, found.authorized_operations)
     elif any(broker.problems for broker in brokers):
         row.problems.append("no broker told of rights. Fix: see its brokers")
