@@ -88,7 +88,7 @@ def failed_task(
     if kind in SCHEDULED:
         condition = scheduled_condition(task_id, message)
         if kind == CONNECTIONS:
-            condition = f"{condition} {_digest(_NUMBERS.sub('', message))}"
+            condition = f"{condition} {_digest(' '.join(_NUMBERS.sub('', message).split()))}"
         return Occasion(Event.FAILURE, stream, about, message, f"{stream}.{kind}", condition)
     return Occasion(Event.FAILURE, stream, about, message)
 
