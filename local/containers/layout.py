@@ -140,7 +140,7 @@ def kafka_volume(stack: Context, number: int) -> Volume:
 
 def minio_volume(stack: Context, erasure: bool = False) -> Volume:
     drives = [stack.home.data / f"drive-{number}" for number in range(1, DRIVES + 1)] if erasure else []
-    return Volume("minio", {}, {"minio": script(minio.program(stack, drives))})
+    return Volume("minio", minio.files(stack), {"minio": script(minio.program(stack, drives))})
 
 
 def registry_volume(stack: Context) -> Volume:

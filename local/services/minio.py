@@ -16,6 +16,7 @@ from minio.credentials import StaticProvider
 from minio.minioadmin import MinioAdmin
 
 from local.runtime.context import Context, with_parent
+from local.runtime.home import write_files
 from local.runtime.roles import CATALOG_USER, CHECKPOINTS, SOURCE, WAREHOUSE, s3_policies
 from local.runtime.supervisord import Program
 from sluice.clients.s3.requests import connect
@@ -41,7 +42,8 @@ def program(context: Context, drives: Sequence[Path] = ()) -> Program:
     environment = {
         **context.environment(),
         "MINIO_ROOT_USER": ROOT_USER,
-        "MINIO_ROOT_PASSWORD": context.secrets["minio_root"],
+        # Not in its environment, which many a tool shows.
+        "MINIO_ROOT_PASSWORD_FILE": str(_password(context)),
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
         "MINIO_CALLHOME_ENABLE": "off",
@@ -59,8 +61,18 @@ def data(context: Context) -> Path:
     return context.home.data / "minio"
 
 
+def _password(context: Context) -> Path:
+    return context.home.conf / "minio-root.password"
+
+
+def files(context: Context) -> dict[Path, str]:
+    """The root user's password."""
+    return {_password(context): context.secrets["minio_root"]}
+
+
 def prepare(context: Context) -> None:
     data(context).mkdir(mode=0o700, exist_ok=True)
+    write_files(files(context))
 
 
 def url(context: Context) -> str:

@@ -198,13 +198,15 @@ class Stack(BaseStack):
         streams.prepare(self.context)
         optional_services.prepare(self.context)
         write_files(airflow.files(self.context))
+        if self.context.external is None:
+            # Also of a stack that runs: its program may be an older version's, which had a variable.
+            minio.prepare(self.context)
         if pid is None:
             with board.step("preparing") as step:
                 postgres.prepare(self.context, board.say)
                 if self.context.external is None:
                     step.line("Kafka's storage")
                     kafka.prepare(self.context)
-                    minio.prepare(self.context)
             self.daemon.write(self.programs())
             self.daemon.start(self.context.python, self.context.environment())
         else:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from airflow.sdk.exceptions import AirflowSecretsBackendAccessDenied
 
-from sluice import airflow_secrets
 from sluice.airflow.hook import PlatformHook
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.reading.toml import ConfigError
@@ -64,10 +63,27 @@ def test_what_airflow_does_not_have_is_named(monkeypatch: pytest.MonkeyPatch) ->
         PlatformHook().platform  # noqa: B018
 
 
+def test_they_are_found_in_the_secrets_backend_that_airflow_has(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AIRFLOW_VAR_S3_KEY")
+    monkeypatch.delenv("AIRFLOW_CONN_LAKE")
+    (folder / "variables.json").write_text(json.dumps({"s3_key": "key-of-the-backend"}))
+    (folder / "connections.json").write_text(json.dumps({"lake": "postgres://lake:backend-password@h/lake"}))
+    backend = "airflow.secrets.local_filesystem.LocalFilesystemBackend"
+    files = {f"{kind}_file_path": str(folder / f"{kind}.json") for kind in ("variables", "connections")}
+    monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND", backend)
+    monkeypatch.setenv("AIRFLOW__SECRETS__BACKEND_KWARGS", json.dumps(files))
+    found = PlatformHook().platform
+    assert found.s3.secret_key == "key-of-the-backend"
+    assert (found.lake.catalog.username, found.lake.catalog.password) == ("lake", "backend-password")
+
+
+@pytest.mark.usefixtures("folder")
 def test_what_airflow_refuses_is_not_taken_for_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def denied(key: str, **_: object) -> str:
         raise AirflowSecretsBackendAccessDenied("denied")
 
     monkeypatch.setattr("airflow.sdk.Variable.get", denied)
-    with raising(ConfigError, "'s3_key': Airflow refuses it to this process. Fix"):
-        airflow_secrets.read("airflow_variable", "s3_key", "password")
+    with raising(ConfigError, "airflow.toml s3 secret_key: airflow_variable 's3_key': Airflow refuses it to"):
+        PlatformHook().platform  # noqa: B018

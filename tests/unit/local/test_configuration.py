@@ -233,6 +233,14 @@ def test_no_secret_in_a_command_or_in_spark_s_configuration(context: Context) ->
         assert not [text for text in public if secret in text], name
 
 
+def test_the_password_of_minio_is_in_a_file_and_not_in_its_environment(context: Context) -> None:
+    assert context.secrets["minio_root"] not in json.dumps(dict(minio.program(context).environment))
+    minio.prepare(context)
+    path = Path(minio.program(context).environment["MINIO_ROOT_PASSWORD_FILE"])
+    assert path.read_text() == context.secrets["minio_root"]
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
 def test_everything_listens_on_loopback_only(context: Context) -> None:
     parser = sections(context)
     assert parser["inet_http_server"]["port"] == "127.0.0.1:19001"

@@ -46,10 +46,10 @@ def environment_of(role: str, environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a child process that reads the platform file of ``role``; empty: of none."""
     found = referenced(environ)
     needed = found.get(role, frozenset())
-    others = frozenset().union(*found.values()) - needed
+    named = frozenset().union(*found.values())
     allowed = child_environment(environ)
     return {name: value for name, value in environ.items() if name in needed} | {
-        name: value for name, value in allowed.items() if name not in others
+        name: value for name, value in allowed.items() if name not in named
     }
 
 

@@ -69,14 +69,14 @@ def jvm_login(found: Mapping[str, str]) -> dict[str, str]:
 
 def check(catalog: Catalog, where: str) -> None:
     """Raises ConfigError naming ``where`` and the key, never a secret."""
-    check_login(catalog, where)
+    check_keys(catalog, where)
     if (text := catalog.catalog_id) and not _CATALOG_ID.fullmatch(text):
         raise ConfigError(f"{where}: catalog_id is {shown(text)}. Fix: write it as AWS shows it")
     if catalog.endpoint:
         _check_endpoint(catalog, where)
 
 
-def check_login(catalog: Catalog, where: str) -> None:
+def check_keys(catalog: Catalog, where: str) -> None:
     """Keys and region, also of a REST catalog whose requests are signed."""
     if bool(catalog.access_key) != bool(catalog.secret_key):
         given, needed = ("access_key", "secret_key") if catalog.access_key else ("secret_key", "access_key")

@@ -24,7 +24,7 @@ PARTS = ("password", "login", "host")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _EXAMPLE = 'write it as { file = "/run/secrets/name" }'
 
-# A kind, a name and a part -> the text; None: there is none. Raises ConfigError if it is refused.
+# A kind, a name and a part -> the text; None: there is none. Raises PermissionError if it is refused.
 AirflowSecrets = Callable[[str, str, str], str | None]
 
 
@@ -60,9 +60,18 @@ class References:
                 f"{where}: {kind} {shown(name)} is known to Airflow's tasks, triggers and pages only, and "
                 "this process is none of them. Fix: name a file or an environment variable"
             )
-        found = self.airflow(kind, name, reference.get(PART, PARTS[0]))
+        try:
+            found = self.airflow(kind, name, reference.get(PART, PARTS[0]))
+        except PermissionError as error:
+            raise ConfigError(
+                f"{where}: {kind} {shown(name)}: Airflow refuses it to this process. Fix: let its team or "
+                "role read it"
+            ) from error
         if found is None:
-            raise ConfigError(f"{where}: {kind} {shown(name)} not found. Fix: add it in Airflow under Admin")
+            raise ConfigError(
+                f"{where}: {kind} {shown(name)} not found. Fix: add it in Airflow under Admin or in its "
+                "secrets backend; if it is there, this process's log says why the backend failed"
+            )
         return _one_line(found, f"{where}: {kind} {shown(name)}")
 
 
