@@ -63,6 +63,7 @@ class ErrorCode(StrEnum):
     REGISTRY_CHANGED = "SLU-265", "Kept schema is another one or damaged"
     SCHEMA_INCOMPATIBLE = "SLU-266", "Schema incompatible with its subject"
     REGISTRY_LOGIN = "SLU-267", "Schema registry login refused"
+    CONNECTION_FINDING = "SLU-281", "Connection check has findings"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
     CORRUPT_OBJECT = "SLU-302", "Corrupt object"

@@ -267,6 +267,13 @@ ERRORS = {
         fix="do what the text says ([logins](your-own-systems.md#a-schema-registry)); the stream goes on by "
         "itself with its runtime's next attempt",
     ),
+    ErrorCode.CONNECTION_FINDING: ErrorGuide(
+        cause="An end of a platform file does not answer, refuses the login or a right, or has another "
+        "clock; or a certificate or token has ended or is about to: it has less than a third of its time "
+        "left, and less than two weeks",
+        fix="do what each line of the task's log, or of `sluice check-connections`, says "
+        "([how to read it](operating.md#check-the-connections))",
+    ),
     ErrorCode.REQUEST_REFUSED: ErrorGuide(
         cause="supervisord rejects the login or the request, or a results table has row-level deletes",
         fix="login: `make down`, `make up`; deletes: rewrite the table's files",
