@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 
 # Set by sluice.clients.processes.parent for its component.
 PARENT_PID = "SLUICE_PARENT_PID"
+# A login that is refused.
+_LOGINS = frozenset({ErrorCode.KAFKA_LOGIN, ErrorCode.S3_LOGIN})
 
 
 def log_to_stderr() -> None:
@@ -36,7 +38,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
     """Run ``work`` until it ends, or until SIGTERM or SIGINT set its event; return the exit code.
 
     ``work`` returns soon after the event is set. 143: it returned after SIGTERM. 0: it returned otherwise.
-    76: it raised Fenced. 77: Kafka refuses its login. 78: it raised ConfigError or Unrecoverable. 1: it
+    76: it raised Fenced. 77: Kafka or S3 refuses its login. 78: it raised ConfigError or Unrecoverable. 1: it
     raised anything else, or its parent ended. The log's last line is then the :func:`failure_line`. See
     :func:`exit_code` for 76 and 78.
     """
@@ -62,7 +64,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
         if needs_traceback(line):
             log.exception("%s failed", name)
         log.error("%s", line)
-        if code_in(line) is ErrorCode.KAFKA_LOGIN:
+        if code_in(line) in _LOGINS:
             return exits.LOGIN_REFUSED
         is_final = isinstance(known(error), ConfigError | Unrecoverable)
         return exit_code(exits.CONFIGURATION if is_final else 1, line)

@@ -35,9 +35,9 @@ def with_defaults(catalog: Catalog, s3: S3) -> Catalog:
     if catalog.type != GLUE:
         return catalog
     filled = replace(catalog, region=catalog.region or s3.region)
-    if catalog.access_key or catalog.secret_key or catalog.session_token:
+    if catalog.access_key or catalog.secret_key or catalog.session_token or not s3.has_fixed_login:
         return filled
-    return replace(filled, access_key=s3.access_key, secret_key=s3.secret_key)
+    return replace(filled, access_key=s3.access_key, secret_key=s3.secret_key, session_token=s3.session_token)
 
 
 def address(catalog: Catalog) -> str:
@@ -85,6 +85,18 @@ def check(catalog: Catalog, where: str) -> None:
             raise ConfigError(f"{where}: {key} is {shown(text)}. Fix: write it as AWS shows it")
     if catalog.endpoint:
         _check_endpoint(catalog, where)
+
+
+def check_login(catalog: Catalog, s3: S3, where: str) -> None:
+    """Raises ConfigError for keys of its own beside a login of ``[s3]`` that is renewed: Iceberg's Java
+    client has one for both."""
+    if catalog.type == GLUE and catalog.access_key and not s3.has_fixed_login:
+        raise ConfigError(
+            f"{where}: access_key is there, and [s3] has a login without fixed keys, which the catalog's "
+            "Java "
+            "client would take. Fix: remove access_key and secret_key, and give [s3]'s login the rights in "
+            "Glue"
+        )
 
 
 def _check_endpoint(catalog: Catalog, where: str) -> None:

@@ -17,6 +17,7 @@ _ADDRESS = re.compile(r"s3://[^/?#\s']+(/[^?#\s']+)*/?")
 BY_SLUICE, BY_CATALOG = "sluice", "catalog"
 # Among the properties of Iceberg's clients, which do not know them.
 MAINTENANCE, DOCUMENTS, BUCKET_LISTS = "sluice.maintenance", "sluice.documents", "sluice.bucket-lists"
+_FILE_IO = "sluice.clients.lake.file_io.DeclaredFileIO"
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,8 @@ class Lake:
             # What has no table's keys does not take those that the machine itself may have.
             properties["s3.anonymous"] = "true"
         else:
-            properties |= {"s3.access-key-id": s3.access_key, "s3.secret-access-key": s3.secret_key}
+            # For tables that PyIceberg writes itself, too.
+            properties |= {"py-io-impl": _FILE_IO, **s3.properties()}
         return properties | ({"s3.endpoint": s3.endpoint} if s3.endpoint else {})
 
 
