@@ -12,7 +12,7 @@ from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.login import credentials, java
 from sluice.clients.s3.login.endpoint import PATH, endpoint
 from sluice.config.platform_sections.s3 import S3
-from sluice.core.errors import Unreachable
+from sluice.core.errors import ClientError, Unreachable
 
 FIXED, ROLE = S3("key", "hidden"), S3("key", "hidden", role_arn="arn:aws:iam::123456789012:role/lake")
 
@@ -31,7 +31,7 @@ def test_the_jvm_is_told_where_to_ask_unless_the_keys_are_fixed() -> None:
     [(S3LoginRefused("STS says no. Fix: ask"), 400), (Unreachable("STS is away"), 503)],
 )
 def test_the_endpoint_says_why_it_gives_none(
-    monkeypatch: pytest.MonkeyPatch, failure: Exception, status: int
+    monkeypatch: pytest.MonkeyPatch, failure: ClientError, status: int
 ) -> None:
     ends, failures = datetime.now(UTC) + timedelta(hours=1), [failure]
 
@@ -45,7 +45,7 @@ def test_the_endpoint_says_why_it_gives_none(
     found = endpoint(s3)
     answers = [httpx.get(f"{found.address}{PATH}", headers={"Authorization": found.token}) for _ in range(2)]
     assert [answer.status_code for answer in answers] == [status, 200]
-    assert answers[0].json()["message"] == str(failure)
+    assert answers[0].json()["message"] == f"{failure.code} {failure}"
     assert answers[1].json() == {
         "AccessKeyId": "k",
         "SecretAccessKey": "s",

@@ -65,7 +65,7 @@ def _handler(found: Login, token: str) -> type[BaseHTTPRequestHandler]:
                 # The SDK asks again after the latter.
                 is_refused = isinstance(error, Refused)
                 status = HTTPStatus.BAD_REQUEST if is_refused else HTTPStatus.SERVICE_UNAVAILABLE
-                self._answer(status, {"code": str(error.code), "message": str(error)})
+                self._answer(status, {"code": str(error.code), "message": f"{error.code} {error}"})
 
         def _answer(self, status: HTTPStatus, said: dict[str, str]) -> None:
             content = json.dumps(said).encode()
