@@ -16,9 +16,12 @@ from pyspark.sql import SparkSession
 from local.runtime.roles import WAREHOUSE
 from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.login.credentials import login
+from sluice.config.platform import Platform
+from sluice.config.platform_sections.catalog import GLUE
 from sluice.config.platform_sections.s3 import S3
 from spark_jobs.common.spark.login import s3 as s3_login
 from spark_jobs.common.spark.session import checkpoint_options
+from tests.support.catalog_proxy import Answer, Ask, Asked, passed_on
 from tests.support.lakehouse import Stream, activate
 from tests.support.raising import raising
 from tests.support.s3_logins import KEY, USER, USER_SECRET, LoginMinio
@@ -150,3 +153,31 @@ def test_what_java_is_refused_is_said_in_the_servers_words(
     platform = replace(services.stack.platform("consumer"), s3=s3)
     with raising(S3LoginRefused, message, "Fix: "), s3_login.explained(platform):
         follow("wrong_keys", s3)
+
+
+@pytest.mark.exhaustive
+def test_a_role_is_javas_login_to_glue_too(spark: SparkSession, services: Services, tmp_path: Path) -> None:
+    services.minio, services.kafka, services.postgres  # noqa: B018
+    arn = "arn:aws:iam::123456789012:role/lake"
+
+    def by_role(platform: Platform) -> Platform:
+        keyless = replace(platform.lake.catalog, access_key="", secret_key="")
+        s3 = replace(platform.s3, role_arn=arn, sts_endpoint=services.minio_url)
+        return replace(platform, s3=s3, lake=replace(platform.lake, catalog=keyless))
+
+    stream = Stream(spark, services, "glue_by_role", str(tmp_path), catalog=GLUE, changed=by_role)
+    tokens: set[str] = set()
+
+    def noted(asked: Asked, ask: Ask) -> Answer | None:
+        tokens.add(asked.headers.get("x-amz-security-token", ""))
+        return ask(asked)
+
+    services.glue_proxy.rule = noted
+    try:
+        stream.send(5)
+        stream.run(stream.writer())
+        stream.assert_exact(5)
+    finally:
+        services.glue_proxy.rule = passed_on
+        stream.stop()
+    assert tokens == {login(stream.platform.s3).get_frozen_credentials().token}

@@ -141,7 +141,8 @@ def catalog_options(platform: Platform, has_executors: bool = False) -> dict[str
         # A table without keys is not read with those that the machine itself may have.
         login = {"client.credentials-provider": ANONYMOUS, **java.sse(s3)}
     else:
-        login = java.iceberg(s3, has_executors)
+        # PyIceberg's, of a job, are made of the same configuration.
+        login = java.iceberg(s3, has_executors) | s3.properties()
     options |= {f".{key}": value for key, value in login.items()}
     return {f"spark.sql.catalog.{CATALOG}{key}": value for key, value in options.items()}
 

@@ -129,7 +129,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown user": ({"access_key": "unknown"}, "S3 refuses the login (InvalidAccessKeyId: "),
     "a token of nothing": ({"session_token": "hidden"}, "(InvalidTokenId: The security token"),
     "a wrong key of a role": ({"secret_key": "hidden", "role_arn": "arn:aws:iam::123456789012:role/lake"},
-        f"{STS_REFUSES}The request signature"),
+        "provided. Check your key and signing method. Fix: correct the login in [s3]"),
     "a foreign CA": ({"ca_location": ""}, "the certificate is not trusted (SSL validation failed"),
     "no CA": ({"ca_location": NO_LOGIN}, "No such file or directory). Fix: write the path of its CA"),
     "no profile": ({**NO_KEYS, "profile": "none"}, "The config profile (none) could not be found"),

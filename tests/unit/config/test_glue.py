@@ -43,7 +43,6 @@ def test_both_clients_are_told_the_same_each_by_its_names() -> None:
     told = made.lake.pyiceberg(made.s3)
     assert told == made.lake.spark() | {
         "s3.region": "eu-west-1",
-        "py-io-impl": "sluice.clients.lake.file_io.DeclaredFileIO",
         **made.s3.properties(),
     }
     assert made.lake.spark() == {

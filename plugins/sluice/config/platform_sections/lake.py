@@ -17,7 +17,6 @@ _ADDRESS = re.compile(r"s3://[^/?#\s']+(/[^?#\s']+)*/?")
 BY_SLUICE, BY_CATALOG = "sluice", "catalog"
 # Among the properties of Iceberg's clients, which do not know them.
 MAINTENANCE, DOCUMENTS, BUCKET_LISTS = "sluice.maintenance", "sluice.documents", "sluice.bucket-lists"
-_FILE_IO = "sluice.clients.lake.file_io.DeclaredFileIO"
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Lake:
             properties["s3.anonymous"] = "true"
         else:
             # For tables that PyIceberg writes itself, too.
-            properties |= {"py-io-impl": _FILE_IO, **s3.properties()}
+            properties |= s3.properties()
         return properties | ({"s3.endpoint": s3.endpoint} if s3.endpoint else {})
 
 

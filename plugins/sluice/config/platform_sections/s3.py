@@ -20,6 +20,7 @@ AES256, AWS_KMS = "AES256", "aws:kms"
 ENCRYPTIONS = (AES256, AWS_KMS)
 # Prefix of the properties that say it to PyIceberg's clients, which have no other words for all of it.
 PROPERTY = "sluice.s3."
+_FILE_IO = "sluice.clients.lake.file_io.DeclaredFileIO"
 # AWS's have an account, MinIO's none.
 _ROLE = re.compile(r"arn:[a-z0-9-]+:iam:[a-z0-9-]*:\d*:role/[\w+=,.@/-]+", re.ASCII)
 _SESSION_NAME = re.compile(r"[\w+=,.@-]{2,64}", re.ASCII)
@@ -77,10 +78,12 @@ class S3:
         return bool(self.access_key) and not self.role_arn
 
     def properties(self) -> dict[str, str]:
-        """All that is declared, as properties; :func:`of_properties` reads them."""
+        """All that is declared, as properties for PyIceberg, whose files are read and written with it;
+        :func:`of_properties` reads them."""
         declared = {one.name: getattr(self, one.name) for one in fields(self)}
         texts = {name: str(value).lower() if value is True else value for name, value in declared.items()}
-        return {f"{PROPERTY}{name}": text for name, text in texts.items() if text}
+        named = {f"{PROPERTY}{name}": text for name, text in texts.items() if text}
+        return {"py-io-impl": _FILE_IO, **named}
 
 
 @dataclass(frozen=True)

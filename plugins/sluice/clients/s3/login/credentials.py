@@ -193,21 +193,16 @@ def _asking(s3: S3) -> Callable[[], dict[str, Any]]:
     if not s3.role_arn:
         found = _source(s3)
         return lambda: _metadata(found)
-    name, kept = s3.role_session_name or SESSION_NAME, dict[str, Any]()
+    name = s3.role_session_name or SESSION_NAME
     if s3.web_identity_token_file:
         fetcher: Any = AssumeRoleWithWebIdentityCredentialFetcher(
-            _sts(s3), _token_of(s3), s3.role_arn, {"RoleSessionName": name}, kept
+            _sts(s3), _token_of(s3), s3.role_arn, {"RoleSessionName": name}
         )
     else:
         more = {"RoleSessionName": name} | ({"ExternalId": s3.external_id} if s3.external_id else {})
-        fetcher = AssumeRoleCredentialFetcher(_sts(s3), _source(s3), s3.role_arn, more, cache=kept)
-
-    def fetch() -> dict[str, Any]:
-        # When it is due is known here; the fetcher would give the same again.
-        kept.clear()
-        found: dict[str, Any] = fetcher.fetch_credentials()
-        return found
-
+        fetcher = AssumeRoleCredentialFetcher(_sts(s3), _source(s3), s3.role_arn, more)
+    # Its own cache gives nothing again within 15 minutes of its end, when it is asked first.
+    fetch: Callable[[], dict[str, Any]] = fetcher.fetch_credentials
     return fetch
 
 
