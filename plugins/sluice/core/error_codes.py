@@ -40,6 +40,7 @@ class ErrorCode(StrEnum):
     S3_UNREACHABLE = "SLU-211", "S3 unreachable"
     S3_PERMISSION = "SLU-212", "S3 permission denied"
     OBJECT_NOT_FOUND = "SLU-213", "Object not found"
+    S3_LOGIN = "SLU-214", "S3 login refused"
     CATALOG_UNREACHABLE = "SLU-221", "Catalog unreachable"
     TABLE_NOT_FOUND = "SLU-222", "Table not found in the lake"
     TABLE_LOST = "SLU-223", "Table lost by the catalog"
@@ -144,6 +145,7 @@ class ErrorCode(StrEnum):
 LOGINS = frozenset(
     {
         ErrorCode.KAFKA_LOGIN,
+        ErrorCode.S3_LOGIN,
         ErrorCode.CATALOG_LOGIN,
         ErrorCode.DATABASE_LOGIN,
         ErrorCode.REGISTRY_LOGIN,

@@ -31,7 +31,7 @@ def explained(platform: Platform) -> Iterator[None]:
     except (Fenced, ConfigError, Unrecoverable):
         raise
     except Exception as error:
-        if code_of(error) in LOGINS:
+        if code_of(known(error)) in LOGINS:
             raise
         is_open = is_unexplained(error)
         found = refusal(platform) if is_open or platform.lake.catalog.signing_name else None

@@ -43,6 +43,8 @@ DENIED_FIX = (
     "Fix: check [s3] in the role's platform file and the user's policy; with access_delegation, the role's "
     "right to the table's files in the catalog (docs/catalogs.md, Vended credentials)"
 )
+# What the endpoint of this process answered to the SDK, instead of credentials.
+_NO_CREDENTIALS = re.compile(rf"SdkServiceException: {ErrorCode.S3_LOGIN} (.+)")
 # A REST catalog's, by Iceberg's client.
 _REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.ForbiddenException: (.+)")
 _LOGIN = re.compile(r"org\.apache\.iceberg\.exceptions\.NotAuthorizedException: (.+)")
@@ -95,12 +97,18 @@ class S3Denied(RuntimeError):
 
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; S3Denied if S3 refuses it, by its text; Refused or Unreachable if the catalog refuses the login,
-    is not verified, or limits requests, by their texts; else the error itself."""
+    its text; S3Denied if S3 refuses it, by its text; S3LoginRefused if there are no credentials for it;
+    Refused or Unreachable if the catalog refuses the login, is not verified, or limits requests, by their
+    texts; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
     if found := _MISSING_FILE.search(str(error)):
         return LakeFileMissing(missing_message(found[1]))
+    if refused := _NO_CREDENTIALS.search(str(error)):
+        # Imports botocore, which not every process has.
+        from sluice.clients.s3.errors import S3LoginRefused
+
+        return S3LoginRefused(refused[1])
     if refused := _DENIED.search(str(error)):
         return S3Denied(f"S3 denies access: {refused[1]}. {DENIED_FIX}")
     return _of_catalog(str(error)) or error

@@ -112,8 +112,15 @@ ERRORS = {
         fix="start S3, then clear the task",
     ),
     ErrorCode.S3_PERMISSION: ErrorGuide(
-        cause="Wrong key, or a policy is missing",
-        fix="correct `[s3]` of the role's platform file, or the user's [policy](your-own-systems.md)",
+        cause="A policy is missing; or a login is wrong, of a request whose answer does not say so",
+        fix="correct the user's [policy](your-own-systems.md), or `[s3]` of the role's platform file",
+    ),
+    ErrorCode.S3_LOGIN: ErrorGuide(
+        cause="S3 refuses the login of `[s3]`: a wrong key, keys that ended, a clock that is off. Or STS "
+        "does not give the role, the token's file has ended, no credentials are found, or the certificate "
+        "is of a CA that is not declared",
+        fix="do what the text says ([logins](your-own-systems.md#s3)); the stream goes on by itself with "
+        "its runtime's next attempt",
     ),
     ErrorCode.OBJECT_NOT_FOUND: ErrorGuide(
         cause="A source object, a prefix without `.csv` objects, or a bucket does not exist",
@@ -143,8 +150,8 @@ ERRORS = {
         cause="The catalog (its database, its REST server, AWS), or the token endpoint, refuses the login of "
         "`[lake.catalog]`: a wrong password, secret or key; a token, temporary keys or a certificate that "
         "ended, or of another CA; a clock that is wrong; or there are no keys, or no files that can be "
-        "used; or the catalog is not verified (another CA, another host name, no encryption), and got no login. "
-        "Exit code 77 of a process",
+        "used; or the catalog is not verified (another CA, another host name, no encryption), and got no "
+        "login. Exit code 77 of a process",
         fix="do what the text says ([logins](catalogs.md#connect-one)); the stream goes on by itself with "
         "its runtime's next attempt",
     ),
