@@ -6,16 +6,18 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import boto3
 import httpx
 import pytest
+from botocore.compat import get_current_datetime
 
 from local.runtime.roles import WAREHOUSE
 from sluice.clients.lake.file_io import DeclaredFileIO
+from sluice.clients.s3 import errors
 from sluice.clients.s3.errors import S3LoginRefused, asking
 from sluice.clients.s3.login import credentials, session
 from sluice.clients.s3.login.credentials import login
@@ -123,7 +125,8 @@ def test_all_logins_of_one_declaration(
 
 
 NO_KEYS = {"access_key": "", "secret_key": ""}
-STS_REFUSES = "role arn:aws:iam::123456789012:role/lake: STS answered AccessDenied: "
+ROLE = "role arn:aws:iam::123456789012:role/lake"
+STS_REFUSES = f"{ROLE}: STS answered AccessDenied: "
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a wrong key": ({"secret_key": "hidden"}, "S3 refuses the login (SignatureDoesNotMatch: "),
     "an unknown user": ({"access_key": "unknown"}, "S3 refuses the login (InvalidAccessKeyId: "),
@@ -200,3 +203,18 @@ def test_every_object_is_encrypted_as_declared(
         head = store.root.head_object(Bucket=WAREHOUSE, Key=name)
         assert (head.get("ServerSideEncryption"), head.get("SSEKMSKeyId")) == said
         store.root.delete_object(Bucket=WAREHOUSE, Key=name)
+
+
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_off_is_named(store: LoginMinio, monkeypatch: pytest.MonkeyPatch, hours: int) -> None:
+    def now(**given: Any) -> datetime:
+        return get_current_datetime(**given) + timedelta(hours=hours)
+
+    monkeypatch.setattr("botocore.auth.get_current_datetime", now)
+    monkeypatch.setattr(errors, "_now", lambda: datetime.now(UTC) + timedelta(hours=hours))
+    fix = "Fix: set this machine's clock, or the server's"
+    with raising(S3LoginRefused, "S3 refuses the login (RequestTimeTooSkewed: ", fix), asking("x"):
+        connect(store.s3(USER, USER_SECRET)).list_objects_v2(Bucket=WAREHOUSE)
+    # MinIO's STS has no words for it.
+    with raising(S3LoginRefused, f"{ROLE}: STS answered ", fix), asking("x"):
+        connect(store.of_role()).list_objects_v2(Bucket=WAREHOUSE)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from botocore.exceptions import BotoCoreError, HTTPClientError, SSLError
 from botocore.exceptions import ClientError as S3Error
@@ -20,6 +22,9 @@ _CLOCK = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 LOGIN = ENDED | _CLOCK | {"InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidClientTokenId"}
 NO_RIGHT = frozenset({"401", "403", "AccessDenied"})
 DENIED = LOGIN | NO_RIGHT
+CLOCK_FIX = "Fix: set this machine's clock, or the server's"
+# How far off S3 takes it.
+_CLOCK_SECONDS = 300.0
 # What STS says of them, beside its codes.
 _CLOCK_WORDS = ("too skewed", "Signature expired", "Signature not yet current", "too large")
 # What is said of a connection if the file with the CA cannot be used.
@@ -47,13 +52,27 @@ def error_message(error: S3Error) -> str:
 def login_fix(code: str, said: str = "") -> str:
     """What a person does after a login was refused with this code and these words."""
     if code in _CLOCK or any(word in said for word in _CLOCK_WORDS):
-        return "Fix: set this machine's clock, or the server's"
+        return CLOCK_FIX
     if "Expired" in code or code in ENDED:
         return (
             "Fix: write keys that have not ended, or a login that is renewed (role_arn, profile, none), "
             f"{_IN}"
         )
     return f"Fix: correct the login {_IN}"
+
+
+def is_clock_off(error: S3Error) -> bool:
+    """Whether the answer is of another time than this machine's: not every server says that this is why."""
+    said = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
+    try:
+        at = parsedate_to_datetime(said)
+    except (TypeError, ValueError):
+        return False
+    return abs((at - _now()).total_seconds()) > _CLOCK_SECONDS
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
 
 
 def is_unverified(error: BotoCoreError) -> bool:

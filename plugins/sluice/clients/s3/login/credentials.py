@@ -23,9 +23,11 @@ from botocore.exceptions import ClientError as Answered
 from botocore.exceptions import ConnectionError as NotConnected
 
 from sluice.clients.s3.errors import (
+    CLOCK_FIX,
     S3LoginRefused,
     error_code,
     error_message,
+    is_clock_off,
     is_unverified,
     login_fix,
     unverified,
@@ -143,9 +145,7 @@ def _explained(s3: S3) -> Iterator[None]:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
         if code in _BUSY or status >= 500:
             raise Unreachable(f"{what}: STS answered {code}: {said}", ErrorCode.S3_UNREACHABLE) from error
-        raise S3LoginRefused(
-            f"{what}: STS answered {code}: {said}. {_fix_of_role(s3, code, said)}"
-        ) from error
+        raise S3LoginRefused(f"{what}: STS answered {code}: {said}. {_fix_of_role(s3, error)}") from error
     except (NotConnected, HTTPClientError) as error:
         if is_unverified(error):
             raise S3LoginRefused(f"{what}: {unverified(error)}") from error
@@ -174,7 +174,10 @@ def _fix_of(s3: S3) -> str:
     )
 
 
-def _fix_of_role(s3: S3, code: str, said: str) -> str:
+def _fix_of_role(s3: S3, error: Answered) -> str:
+    code, said = error_code(error), error_message(error)
+    if is_clock_off(error):
+        return CLOCK_FIX
     # MinIO answers AccessDenied to a wrong key, too.
     if "AccessDenied" in code and "signature" not in said:
         whom = (
