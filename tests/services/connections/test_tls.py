@@ -75,6 +75,14 @@ def test_another_ca_is_one_line_with_the_certificates_end(broker: LoginBroker, t
 
 
 @pytest.mark.exhaustive
+def test_a_key_of_another_certificate_is_named_and_no_server_is_blamed(broker: LoginBroker) -> None:
+    _, key = broker.authority.issue("another")
+    found = rows_of(broker.by_certificate(ssl_key_location=str(key), ssl_key_password=""))
+    assert [line for line in failures(found) if "a key that is the certificate's" in line]
+    assert not [line for line in failures(found) if "does not answer" in line]
+
+
+@pytest.mark.exhaustive
 def test_a_clock_far_behind_is_a_certificate_that_is_not_yet_valid(broker: LoginBroker) -> None:
     _, seen, *_ = rows_of(broker.by_certificate(), clock=-3 * 86400.0)
     assert [line for line in seen.problems if "is not yet valid" in line and "set the clock" in line]

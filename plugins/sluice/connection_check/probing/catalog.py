@@ -33,12 +33,12 @@ def ask(platform: Platform, rows: list[Row]) -> None:
 
     row, catalog = rows[0], platform.lake.catalog
     row.token = static_token(catalog.token)
-    if not handshakes.look_at(row, catalog.address, Tls()):
+    if not handshakes.look_at(row, catalog.address, Tls.declared(catalog)):
         return
     if catalog.oauth2_server_uri:
         endpoint = Row(row.role, "lake.catalog token endpoint", catalog.oauth2_server_uri, row.login)
         rows.append(endpoint)
-        ask_address(catalog.oauth2_server_uri, Tls(), rows[-1:])
+        ask_address(catalog.oauth2_server_uri, Tls.declared(catalog), rows[-1:])
     is_needed = platform.role in (*CATALOG_READERS, *CATALOG_WRITERS)
     pointers: Any = None
     try:

@@ -95,10 +95,18 @@ def look(row: Row, host: str, port: int, tls: Tls, *, is_postgresql: bool = Fals
     """Fill what the server's handshake shows; whether it is trusted. A server that is not is a problem, which
     a client's own message, without a date, need not repeat."""
     try:
-        _handshake(row, host, port, tls, is_postgresql, verified=tls.is_verified)
+        contexts = [_context(tls, verified=verified) for verified in (tls.is_verified, False)]
+    except OSError as error:
+        row.problems.append(
+            f"certificate, key or CA cannot be used ({error.strerror or error}). Fix: put readable PEM files "
+            "there, a key that is the certificate's, and its passphrase"
+        )
+        return False
+    try:
+        _handshake(row, host, port, contexts[0], is_postgresql)
     except ssl.SSLCertVerificationError as error:
         try:
-            _handshake(row, host, port, tls, is_postgresql, verified=False)
+            _handshake(row, host, port, contexts[1], is_postgresql)
         except OSError as second:
             row.remarks.append(f"its certificate is not shown ({second})")
         if error.verify_code not in _BY_DATE or row.certificate is None:
@@ -115,7 +123,7 @@ def look(row: Row, host: str, port: int, tls: Tls, *, is_postgresql: bool = Fals
     return True
 
 
-def _handshake(row: Row, host: str, port: int, tls: Tls, is_postgresql: bool, *, verified: bool) -> None:
+def _context(tls: Tls, *, verified: bool) -> ssl.SSLContext:
     context = ssl.create_default_context(cafile=tls.ca or None)
     context.check_hostname = verified and tls.names_host
     if not verified:
@@ -123,6 +131,10 @@ def _handshake(row: Row, host: str, port: int, tls: Tls, is_postgresql: bool, *,
     if tls.certificate:
         # Without a passphrase OpenSSL would ask for one on the terminal.
         context.load_cert_chain(tls.certificate, tls.key or None, password=tls.key_password)
+    return context
+
+
+def _handshake(row: Row, host: str, port: int, context: ssl.SSLContext, is_postgresql: bool) -> None:
     with socket.create_connection((host, port), CONNECT_SECONDS) as plain:
         if is_postgresql:
             plain.sendall(_SSL_REQUEST)

@@ -119,16 +119,18 @@ def _mode(http: Http) -> str:
 
 def ask_observer(access: ObserverAccess, rows: list[Row]) -> None:
     """Fill the row. 404 is the answer to who has the token."""
-    _ask_by_token(rows[0], access.url, STREAMS + NAME, access.token, (200, 404))
+    _ask_by_token(rows[0], access, access.url, STREAMS + NAME, access.token, (200, 404))
 
 
 def ask_checks(metrics: Metrics, rows: list[Row]) -> None:
     """Fill the row of the process of checks."""
-    _ask_by_token(rows[0], metrics.checks_url, "/metrics", metrics.token, (200,))
+    _ask_by_token(rows[0], metrics, metrics.checks_url, "/metrics", metrics.token, (200,))
 
 
-def _ask_by_token(row: Row, url: str, path: str, token: str, accepted: tuple[int, ...]) -> None:
-    if not handshakes.look_at(row, url, Tls()):
+def _ask_by_token(
+    row: Row, section: object, url: str, path: str, token: str, accepted: tuple[int, ...]
+) -> None:
+    if not handshakes.look_at(row, url, Tls.declared(section)):
         return
     try:
         status, _ = request("GET", url, path, token, SECONDS)
@@ -146,7 +148,7 @@ def ask_supervisor(supervisor: Supervisor, rows: list[Row]) -> None:
     """Fill the row."""
     from sluice.clients.processes.supervisord import connect
 
-    if not handshakes.look_at(rows[0], supervisor.url, Tls()):
+    if not handshakes.look_at(rows[0], supervisor.url, Tls.declared(supervisor)):
         return
     try:
         connect(supervisor, SECONDS).getState()
