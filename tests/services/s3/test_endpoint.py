@@ -52,3 +52,16 @@ def test_the_endpoint_says_why_it_gives_none(
         "Token": "t",
         "Expiration": ends.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }
+
+
+def test_keys_that_do_not_end_are_given_an_end_at_which_they_are_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """AWS's client for Java fails without one (tests/spark/test_signed_catalog.py)."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-environment")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "hidden")
+    found = endpoint(S3(region="eu-north-1"))
+    said = httpx.get(f"{found.address}{PATH}", headers={"Authorization": found.token}).json()
+    left = datetime.fromisoformat(said["Expiration"]) - datetime.now(UTC)
+    assert said["AccessKeyId"] == "of-environment"
+    assert timedelta(minutes=55) < left <= timedelta(hours=1)

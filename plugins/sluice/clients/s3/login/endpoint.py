@@ -10,6 +10,7 @@ import hmac
 import json
 import threading
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,6 +22,8 @@ from sluice.config.platform_sections.s3 import S3
 from sluice.core.errors import ClientError, Refused
 
 HOST, PATH = "127.0.0.1", "/credentials"
+# When the JVM asks again for what does not end.
+ASKED_AGAIN = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,9 @@ def document(found: Login) -> dict[str, str]:
         "SecretAccessKey": keys.secret_key or "",
         "Token": keys.token or "",
     }
-    return said | ({"Expiration": ends.strftime("%Y-%m-%dT%H:%M:%SZ")} if ends else {})
+    # AWS's client for Java fails on an answer without an end, which keys of the environment do not have.
+    ends = ends or datetime.now(UTC) + ASKED_AGAIN
+    return {**said, "Expiration": ends.strftime("%Y-%m-%dT%H:%M:%SZ")}
 
 
 def _handler(found: Login, token: str) -> type[BaseHTTPRequestHandler]:
