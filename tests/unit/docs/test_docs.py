@@ -67,7 +67,9 @@ ARCHITECTURE, OPERATING, REFERENCE, ERRORS, ADDING, OWN_SYSTEMS, TESTING, DAGS, 
 KUBERNETES = REPO / "docs" / "kubernetes.md"
 CATALOGS = REPO / "docs" / "catalogs.md"
 PERFORMANCE = REPO / "docs" / "performance.md"
+ESTATES = [REPO / "docs" / f"estate-{name}.md" for name in ("aws", "confluent", "self-hosted")]
 PAGES = [
+    *ESTATES,
     README,
     ARCHITECTURE,
     OPERATING,
