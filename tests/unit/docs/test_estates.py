@@ -74,10 +74,10 @@ def plain(value: Any) -> Any:
 
 
 def merged(whole: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    """A part in place of what a file has of it; a catalog of another type as a whole."""
+    """A part in place of what a file has of it; another catalog or registry as a whole."""
     both = dict(whole)
     for key, value in part.items():
-        is_other = isinstance(value, dict) and "type" in value
+        is_other = isinstance(value, dict) and {"type", "url"} & set(value)
         both[key] = merged(whole.get(key, {}), value) if isinstance(value, dict) and not is_other else value
     return both
 
