@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from itertools import count
 
@@ -15,11 +16,14 @@ from pyspark.sql import SparkSession
 from sluice.catalog_check.promises import RACES, STEPS
 from sluice.catalog_check.trial import findings
 from sluice.clients.catalogs.errors import LoginRefused
+from sluice.clients.catalogs.pointers import opened
 from sluice.clients.lake.catalog import Lake
 from sluice.config.platform import Platform
 from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.lake import login
+from spark_jobs.common.lake.expected_refs import properties_of
 from spark_jobs.common.spark.failures import failure_line
+from spark_jobs.common.spark.login import s3 as s3_login
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.catalog_proxy import Answer, Ask, Asked, through
 from tests.support.catalogs import SIGNED
@@ -115,6 +119,29 @@ def test_keys_of_a_session_go_with_their_token(
     by_java(spark, declared)()
     with closing(Lake.open(declared)) as lake:
         assert lake.location("raw.none") is None
+    assert gate.refused == []
+
+
+@pytest.mark.exhaustive
+def test_without_keys_of_its_own_the_login_of_s3_signs_whatever_it_is(
+    spark: SparkSession, services: Services, gate: SignatureGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here keys of the environment, by AWS's default chain; the JVM asks this process for them."""
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAreader")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-reader")
+    declared = through(services.signed[0].url, services.on_signed("reader"), access_key="", secret_key="")
+    chain = replace(declared, s3=replace(declared.s3, access_key="", secret_key=""))
+    s3_login.log_in(spark, chain)
+    by_java(spark, chain)()
+    with closing(Lake.open(chain)) as lake:
+        assert lake.location("raw.none") is None
+    assert {key for key, _, _ in gate.let_in} == {"AKIAreader"}
+    assert {program for _, _, program in gate.let_in} == {PYICEBERG, JAVA}
+    # By the properties of a session, as commits and the catalog's check have them.
+    session = spark.newSession()
+    for name, value in catalog_options(chain).items():
+        session.conf.set(name, value)
+    opened(dict(properties_of(session))).close()
     assert gate.refused == []
 
 

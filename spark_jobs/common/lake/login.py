@@ -24,17 +24,17 @@ _ENDED = re.compile(
 @contextmanager
 def explained(platform: Platform) -> Iterator[None]:
     """Raises the refusal, with the server's words, instead of what it led to. To a catalog to which requests
-    are signed, Iceberg's Java client does not compare clocks, and says of keys that it does not find only
-    where it has looked."""
+    are signed, Iceberg's Java client does not compare clocks."""
     try:
         yield
     except (Fenced, ConfigError, Unrecoverable):
         raise
     except Exception as error:
-        if code_of(known(error)) in LOGINS:
+        is_signed, is_ours = bool(platform.lake.catalog.signing_name), known(error) is error
+        if code_of(known(error)) in LOGINS and (is_ours or not is_signed):
             raise
         is_open = is_unexplained(error)
-        found = refusal(platform) if is_open or platform.lake.catalog.signing_name else None
+        found = refusal(platform) if is_open or is_signed else None
         if found is None or not (is_open or code_of(found) is ErrorCode.CATALOG_LOGIN):
             raise
         raise found from error

@@ -13,6 +13,7 @@ from pyiceberg.exceptions import CommitFailedException
 from sluice.clients.catalogs import commits
 from sluice.clients.catalogs.errors import LoginRefused, asking
 from sluice.clients.catalogs.pointers import Pointers, opened
+from sluice.clients.s3.errors import S3LoginRefused
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from spark_jobs.common.lake import expected_refs
@@ -179,7 +180,7 @@ def test_without_declared_keys_those_of_the_default_chain_sign(
 ) -> None:
     without_keys(monkeypatch)
     own = {"access_key_id": "", "secret_access_key": ""}
-    with raising(LoginRefused, "AWS's default chain gives no keys", "Fix: give the process a role"):
+    with raising(S3LoginRefused, "AWS's default credentials", "Fix: give the process keys"):
         server.pointers(**own)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)

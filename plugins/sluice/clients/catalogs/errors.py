@@ -154,15 +154,6 @@ def login_refused(what: str, reason: str, remark: str = "") -> LoginRefused:
     )
 
 
-def no_keys(reason: str) -> LoginRefused:
-    """The error for a process without keys for a catalog to which requests are signed."""
-    return LoginRefused(
-        f"AWS's default chain gives no keys for the catalog: {_line(reason)}. Fix: give the process a role "
-        "(instance, container or web identity), or write access_key and secret_key in [lake.catalog] of the "
-        "role's platform file"
-    )
-
-
 def refused(what: str, reason: str) -> Refused:
     """The error for a right that the catalog refuses; ``reason``: its words."""
     message = (

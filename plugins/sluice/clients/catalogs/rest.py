@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from botocore.exceptions import BotoCoreError
 from pydantic import ValidationError
 from pyiceberg.catalog import BOTOCORE_SESSION
 from pyiceberg.catalog.rest import SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog
@@ -21,7 +20,7 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 
 from sluice.clients.catalogs import signing
-from sluice.clients.catalogs.errors import NotFromCatalog, denied, no_keys
+from sluice.clients.catalogs.errors import NotFromCatalog, denied
 from sluice.clients.catalogs.tokens import RenewedToken
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS
 from sluice.config.platform_sections.lake import CATALOG
@@ -81,10 +80,7 @@ class _Signed(_Strict):
         self._signer = signer
 
     def add_headers(self, request: PreparedRequest, **options: Any) -> None:
-        try:
-            self._signer.add_headers(request, **options)
-        except BotoCoreError as error:
-            raise no_keys(str(error)) from error
+        self._signer.add_headers(request, **options)
 
     def send(self, *arguments: Any, **options: Any) -> Response:
         answer = super().send(*arguments, **options)
@@ -146,15 +142,13 @@ class BoundedCatalog(RestCatalog):
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())
 
     def _init_sigv4(self, session: Session) -> None:
-        if (found := self.properties.get(BOTOCORE_SESSION)) is None:
+        if BOTOCORE_SESSION not in self.properties:
             # The server's wish; Iceberg's Java client does not follow it, and no login is declared for it.
             raise Refused(
                 f"the catalog asks for signed requests ({SIGV4}), and signing_name is missing. Fix: add it "
                 "to [lake.catalog] of the role's platform file",
                 ErrorCode.CATALOG_PERMISSION,
             )
-        if found.get_credentials() is None:
-            raise no_keys("there are none")
         super()._init_sigv4(session)
         session.mount(self.uri, _Signed(session.get_adapter(self.uri)))
 

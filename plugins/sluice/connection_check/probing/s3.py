@@ -188,7 +188,7 @@ class _Asking:
                 ErrorCode.OBJECT_NOT_FOUND,
             ) from error
         if code in DENIED:
-            # Of a clock, the row says by how much.
+            # The row says by how much a clock is off.
             raise denied(what, error) from error
         raise Unreachable(f"{what}: S3 answered {code}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
