@@ -8,6 +8,7 @@ from local.kubernetes.passwords import NAMESPACE
 from local.kubernetes.users import Resource, kafka_users
 from local.services import streams
 from sluice.config import streams as stream_files
+from sluice.connection_check.needs import topics as declared_topics
 
 CLUSTER = "kafka"
 
@@ -15,7 +16,7 @@ CLUSTER = "kafka"
 def users(namespace: str = NAMESPACE, cluster: str = CLUSTER) -> list[Resource]:
     """Kafka's users of the declared streams. Raises ConfigError if a stream is invalid."""
     # All or none: applied without an invalid stream's, they would take its users' rights away.
-    topics, others = streams.topics(stream_files.load_all())
+    topics, others = declared_topics(stream_files.load_all())
     return kafka_users(topics, streams.result_topics(), namespace, cluster, others)
 
 

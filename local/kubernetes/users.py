@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
+from local.runtime.roles import KAFKA_PASSWORDS
 from sluice.clients.kafka import strimzi
 from sluice.config.platform import ROLES
+from sluice.connection_check.rights.kafka import Rule, is_operators, kafka_rules, kafka_user
 
 KIND = "KafkaUser"
 # Resource types by Strimzi's names. The cluster has no name of its own there.
 RESOURCES = {"topic": "topic", "group": "group", "transactional_id": "transactionalId", "broker": "cluster"}
-# What Strimzi's topic operator does instead of role `airflow`.
-OPERATORS = frozenset({"CREATE", "ALTER", "ALTER_CONFIGS"})
 
 Resource = dict[str, Any]
 
@@ -28,13 +27,9 @@ def kafka_users(
     """One per role that uses Kafka. ``cluster``: name of the Kafka resource; ``others``: as of
     ``kafka_rules``."""
     # Once each: a query's result may go to the topic of a stream.
-    rules = dict.fromkeys(rule for rule in kafka_rules(topics, results, others) if not _is_operators(rule))
+    rules = dict.fromkeys(rule for rule in kafka_rules(topics, results, others) if not is_operators(rule))
     granted = {role: [rule for rule in rules if rule.user == kafka_user(role)] for role in ROLES}
     return [_user(role, found, namespace, cluster) for role, found in granted.items() if found]
-
-
-def _is_operators(rule: Rule) -> bool:
-    return rule.kind == "topic" and rule.operation in OPERATORS
 
 
 def _user(role: str, rules: Iterable[Rule], namespace: str, cluster: str) -> Resource:

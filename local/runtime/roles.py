@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,16 @@ from local.runtime.home import StackDir, write_files
 from local.runtime.ports import Network
 from local.runtime.registry_access import registry_section
 from local.runtime.secrets import REGISTRY_ROLES
-from sluice.clients.registry.objects import PREFIX as SCHEMAS
 from sluice.config.platform import ROLES
 from sluice.config.platform_sections.catalog import REST, SQL
 from sluice.config.postgresql import DISABLE
 from sluice.config.reading.references import ENV, is_reference
 from sluice.config.reading.toml import dump
 from sluice.config.reading.urls import is_loopback
-from sluice.config.sections.feed import TRANSACTIONAL_IDS
-from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC
+from sluice.connection_check.rights.kafka import kafka_user
+from sluice.connection_check.rights.s3 import LISTING, READING, WRITING, Grant, Places, s3_grants
+from sluice.connection_check.rights.tables import CATALOG_READERS, CATALOG_WRITERS
 from sluice.core.json_record import Document
-from sluice.core.schema_versions.documents import FOLDERS as DOCUMENTS
 
 WAREHOUSE = "warehouse"
 SOURCE = "source"
@@ -36,133 +34,24 @@ CATALOG_USER = "sluice-catalog"
 KAFKA_PASSWORDS = "sluice-kafka-passwords"
 
 
-@dataclass(frozen=True)
-class Rule:
-    """One right of a Kafka `user`, as `sluice-consumer`. `kind`: topic, group, transactional_id or broker
-    (the cluster). `name`: the resource's; if `prefixed`, the right is for all whose names begin with it.
-    `operation`: Kafka's word, as DESCRIBE_CONFIGS."""
-
-    user: str
-    kind: str
-    name: str
-    prefixed: bool
-    operation: str
-
-
-def kafka_user(role: str) -> str:
-    return f"sluice-{role}"
-
-
-def kafka_rules(
-    topics: Iterable[str], results: Iterable[str] = (), others: Mapping[str, str] | None = None
-) -> list[Rule]:
-    """The rights of the roles on the streams' topics and their queries' ``results``; the rest is denied.
-
-    ``others``: topics that others fill, which are read only -> the consumer group that a stream begins at, or
-    "".
-    """
-    rules: list[Rule] = []
-
-    def allow(role: str, kind: str, name: str, operations: str, prefixed: bool = False) -> None:
-        rules.extend(
-            Rule(kafka_user(role), kind, name, prefixed, operation) for operation in operations.split()
-        )
-
-    # Two streams may read one topic, and Kafka refuses a right that is asked for twice.
-    own = dict.fromkeys(topics)
-    for topic in own:
-        # Airflow asks whether offsets that the consumer recorded as without a record have none.
-        allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
-        allow("producer", "topic", topic, "WRITE DESCRIBE READ")
-        allow("consumer", "topic", topic, "READ DESCRIBE")
-        allow("observer", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS")
-        allow("reader", "topic", topic, "READ DESCRIBE")
-    for topic, group in (others or {}).items():
-        if topic in own:
-            continue
-        allow("airflow", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS READ")
-        # Whether compaction explains what is absent.
-        allow("consumer", "topic", topic, "READ DESCRIBE DESCRIBE_CONFIGS")
-        # Kafka names the producer of an open transaction to who may read.
-        allow("observer", "topic", topic, "DESCRIBE DESCRIBE_CONFIGS READ")
-        allow("reader", "topic", topic, "READ DESCRIBE")
-        if group:
-            allow("consumer", "group", group, "DESCRIBE")
-    for topic in dict.fromkeys(results):
-        # Airflow checks their content. Setting a group's offsets requires Read on the topic.
-        allow("airflow", "topic", topic, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
-        allow("consumer", "topic", topic, "WRITE DESCRIBE READ")
-        allow("reader", "topic", topic, "READ DESCRIBE")
-    progress = PROGRESS_TOPIC.name
-    allow("airflow", "topic", progress, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
-    allow("consumer", "topic", progress, "WRITE DESCRIBE")
-    allow("reader", "topic", progress, "READ DESCRIBE")
-    positions = POSITIONS_TOPIC.name
-    allow("airflow", "topic", positions, "CREATE ALTER DESCRIBE ALTER_CONFIGS DESCRIBE_CONFIGS READ")
-    allow("producer", "topic", positions, "WRITE DESCRIBE READ")
-    allow("consumer", "transactional_id", "sluice-", "WRITE DESCRIBE", prefixed=True)
-    allow("producer", "transactional_id", TRANSACTIONAL_IDS, "WRITE DESCRIBE", prefixed=True)
-    for role in ("airflow", "observer"):
-        allow(role, "group", "sluice-", "DESCRIBE", prefixed=True)
-    allow("producer", "broker", "kafka-cluster", "IDEMPOTENT_WRITE")
-    for role in ("producer", "consumer", "reader"):
-        # Spark makes its own group names under its prefix, for streams (-source) and for batches (-relation).
-        allow(role, "group", "spark-kafka-", "READ DESCRIBE", prefixed=True)
-    allow("producer", "group", "sluice-", "READ DESCRIBE", prefixed=True)
-    allow("consumer", "group", "sluice-", "READ DESCRIBE", prefixed=True)
-    allow("reader", "group", "sluice-reader", "READ DESCRIBE", prefixed=True)
-    return rules
-
-
-_READ = ["s3:GetObject", "s3:GetObjectVersion"]
-_WRITE = ["s3:PutObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
-_LIST = ["s3:ListBucket", "s3:GetBucketLocation"]
-_VERSIONS = ["s3:ListBucketVersions", "s3:GetBucketVersioning", "s3:ListBucketMultipartUploads"]
-
-
 def s3_policies(checkpoints: bool = False, rest_catalog: bool = False) -> dict[str, dict[str, Any]]:
     """One policy per role, and with a ``rest_catalog`` one for it. Only ``maintenance`` may delete, and only
     current versions of tables' files; and, with ``checkpoints`` in their bucket, ``consumer`` old ones."""
-    written = [*_READ, *_WRITE, "s3:DeleteObject"]
-    kept = [(_LIST, [CHECKPOINTS]), (written, [f"{CHECKPOINTS}/*"])] if checkpoints else []
-    ledger, lake = f"{WAREHOUSE}/ledger/*", f"{WAREHOUSE}/lake/*"
-    # The files of queries: the prefixes of sinks begin with files/.
-    files = f"{WAREHOUSE}/files/*"
+    places = Places(
+        f"{WAREHOUSE}/lake",
+        f"{WAREHOUSE}/ledger",
+        SOURCE,
+        # The prefixes of sinks begin with files/.
+        files=(f"{WAREHOUSE}/files",),
+        checkpoints=CHECKPOINTS if checkpoints else "",
+    )
     # It writes what a table is, and reads no row.
-    metadata = [(_LIST, [WAREHOUSE]), (_READ + _WRITE, [f"{WAREHOUSE}/lake/*/metadata/*"])]
-    catalog = {"catalog": _policy(*metadata)} if rest_catalog else {}
-    deletable = ("data", "metadata", *DOCUMENTS)
-    return catalog | {
-        "airflow": _policy(
-            (_LIST + _VERSIONS, [WAREHOUSE, SOURCE]),
-            (_READ, [f"{WAREHOUSE}/*", f"{SOURCE}/*"]),
-            (["s3:PutObject"], [ledger]),
-        ),
-        "producer": _policy(
-            (_LIST, [WAREHOUSE, SOURCE]),
-            (_READ, [f"{SOURCE}/*", ledger, lake]),
-            (_WRITE, [lake]),
-            # Schemas with the new columns of files.
-            (["s3:PutObject"], [f"{WAREHOUSE}/ledger/{SCHEMAS}/*"]),
-        ),
-        "consumer": _policy(
-            (_LIST, [WAREHOUSE]),
-            (_READ + _WRITE, [lake, files]),
-            # The plans of changes.
-            (_READ, [f"{WAREHOUSE}/ledger/*/change.json"]),
-            # Schemas of a registry, which are kept for ever.
-            ([*_READ, "s3:PutObject"], [f"{WAREHOUSE}/ledger/{SCHEMAS}/*"]),
-            *kept,
-        ),
-        "reader": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, files])),
-        "observer": _policy((_LIST, [WAREHOUSE]), (_READ, [lake, ledger])),
-        # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
-        "maintenance": _policy((["s3:DeleteObject"], [f"{WAREHOUSE}/lake/*/{part}/*" for part in deletable])),
-    }
-
-
-# Who may change tables in the catalog, and who may only read it: in PostgreSQL as in a REST catalog.
-CATALOG_WRITERS, CATALOG_READERS = ("producer", "consumer"), ("airflow", "reader", "observer")
+    catalog = [
+        Grant(LISTING, (WAREHOUSE,)),
+        Grant((*READING, *WRITING), (f"{WAREHOUSE}/lake/*/metadata/*",)),
+    ]
+    granted = ({"catalog": catalog} if rest_catalog else {}) | s3_grants(places)
+    return {role: _policy(grants) for role, grants in granted.items()}
 
 
 def catalog_tokens(secrets: Mapping[str, str]) -> dict[str, dict[str, str]]:
@@ -173,10 +62,14 @@ def catalog_tokens(secrets: Mapping[str, str]) -> dict[str, dict[str, str]]:
     }
 
 
-def _policy(*grants: tuple[list[str], list[str]]) -> dict[str, Any]:
+def _policy(grants: Iterable[Grant]) -> dict[str, Any]:
     statements = [
-        {"Effect": "Allow", "Action": actions, "Resource": [f"arn:aws:s3:::{name}" for name in resources]}
-        for actions, resources in grants
+        {
+            "Effect": "Allow",
+            "Action": list(grant.actions),
+            "Resource": [f"arn:aws:s3:::{name}" for name in grant.resources],
+        }
+        for grant in grants
     ]
     return {"Version": "2012-10-17", "Statement": statements}
 

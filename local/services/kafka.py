@@ -20,11 +20,11 @@ from confluent_kafka.admin import (
 from local.base import UnhealthyService
 from local.runtime.context import Context, with_parent
 from local.runtime.home import write_files
-from local.runtime.roles import kafka_rules, kafka_user
 from local.runtime.supervisord import Program
 from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform import ROLES
 from sluice.config.platform_sections.kafka import Kafka
+from sluice.connection_check.rights.kafka import kafka_rules, kafka_user
 
 BROKER, ADMIN = "sluice-broker", "sluice-admin"
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
 from local.runtime.context import Context, with_parent
@@ -11,6 +10,7 @@ from local.runtime.home import write_files
 from local.runtime.supervisord import STREAM_OPTIONS, Program
 from local.setup.cache import ARCHIVE, spark_class_path
 from sluice.config import stream, streams
+from sluice.connection_check.needs import results
 
 _LOG4J = """\
 status = warn
@@ -30,20 +30,9 @@ logger.native.level = error
 """
 
 
-def topics(specs: Iterable[stream.StreamSpec]) -> tuple[list[str], dict[str, str]]:
-    """The streams' own topics, and those of others -> the group at whose position a stream begins, or ""."""
-    found = list(specs)
-    own = [spec.topic.name for spec in found if spec.topic.managed]
-    others = [spec.topic for spec in found if not spec.topic.managed]
-    groups = {topic.name: topic.start_group for topic in others if topic.start_group}
-    return own, dict.fromkeys((topic.name for topic in others), "") | groups
-
-
 def result_topics() -> list[str]:
     """The topics to which queries of valid streams send their results."""
-    specs = streams.load_valid().specs
-    sinks = (sink for spec in specs for query in spec.queries.values() for sink in query.sinks)
-    return [sink.topic for sink in sinks if sink.topic]
+    return results(streams.load_valid().specs)
 
 
 # Java's second compiler works on code that is called 30 times as often as by default: during a start, and in

@@ -17,9 +17,10 @@ from local.services import airflow, kafka, minio, postgres, replay, streams
 from sluice.cli.airflow_api import TIMEOUT_SECONDS, Airflow
 from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.polling import wait_for
-from sluice.config import platform
+from sluice.config import connection, platform
 from sluice.config import streams as stream_files
 from sluice.config.platform import ROLES
+from sluice.connection_check.needs import topics as declared_topics
 from sluice.core.errors import Refused
 from sluice.systems import Systems
 
@@ -62,7 +63,7 @@ class BaseStack(ABC):
         """Service → what makes its users, rights, buckets and databases; each is idempotent."""
         made: dict[str, Callable[[], None]] = {"postgres": lambda: postgres.provision(self.context)}
         if self.context.external is None:
-            topics, others = streams.topics(stream_files.load_valid().specs)
+            topics, others = declared_topics(stream_files.load_valid().specs)
             results = streams.result_topics()
             users = {role: (f"sluice-{role}", self.secrets[f"minio_{role}"]) for role in ROLES}
             made["kafka"] = lambda: kafka.provision(self.context, topics, results, others)
@@ -93,7 +94,11 @@ class BaseStack(ABC):
 
     def systems(self, role: str) -> Systems:
         """Clients with a role's rights."""
-        return Systems(role, environ={platform.DIRECTORY_VARIABLE: str(self.home.platform)})
+        environ = {
+            platform.DIRECTORY_VARIABLE: str(self.home.platform),
+            connection.DIRECTORY_VARIABLE: str(self.home.connections),
+        }
+        return Systems(role, environ=environ)
 
     def platform(self, role: str) -> platform.Platform:
         return self.systems(role).platform

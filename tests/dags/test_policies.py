@@ -99,7 +99,8 @@ def waits(task: Any) -> list[timedelta]:
     """Each of the task's waits in the triggerer at its longest: what the form allows, with the backstop."""
     allowed = {name: task.dag.params.get_param(name).schema.get("maximum") for name in task.dag.params}
     kind = type(task).__name__
-    supervision = None if kind == "DrillOperator" else stream_files.load(task.stream).supervision
+    has_stream = kind not in ("DrillOperator", "CheckConnectionsOperator")
+    supervision = stream_files.load(task.stream).supervision if has_stream else None
     recovery = timedelta(seconds=max(120, supervision.startup_timeout_seconds if supervision else 0))
     found = {
         "PublishedSensor": lambda: [timedelta(minutes=allowed["publish_timeout_minutes"]) + BACKSTOP],
@@ -335,7 +336,7 @@ def test_every_failure_over_a_stream_is_told(bag: Any) -> None:
     for dag_id, dag in whole.items():
         assert dag.on_failure_callback.func is run_failed
         assert dag.on_failure_callback.args == (dag.tasks[0].stream,)
-        is_scheduled = dag_id.endswith(("_maintenance", "_reconciliation"))
+        is_scheduled = dag_id.endswith(("_maintenance", "_reconciliation", "_connections"))
         assert (dag.on_success_callback is not None) is is_scheduled
         assert not is_scheduled or dag.on_success_callback.func is run_succeeded
     assert not bag.dags["drill"].on_failure_callback, "a drill breaks its stream on purpose"

@@ -41,7 +41,7 @@ def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_pa
     kinds = ("load", "stream", "maintenance", "change", "reconciliation")
     own = {f"rides_{kind}" for kind in kinds}
     assert own <= set(found.dags)
-    assert set(found.dags) - own == set(bag.dags) - {"drill"}
+    assert set(found.dags) - own == set(bag.dags) - {"drill", "sluice_connections"}
     load, taxi = found.dags["rides_load"], found.dags["nyc_taxi_load"]
     assert [task.task_id for task in load.tasks] == [task.task_id for task in taxi.tasks]
     assert load.params.dump() == {**taxi.params.dump(), "source_prefix": "rides/"}

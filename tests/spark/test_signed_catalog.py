@@ -27,6 +27,7 @@ from tests.support.lakehouse import Stream
 from tests.support.raising import raising
 from tests.support.services import Services
 from tests.support.signature_gate import SignatureGate
+from tests.support.token_gate import BehindPrefix
 
 PYICEBERG, JAVA = "PyIceberg", "Apache-HttpClient"
 _names = count()
@@ -115,6 +116,30 @@ def test_keys_of_a_session_go_with_their_token(
     with closing(Lake.open(declared)) as lake:
         assert lake.location("raw.none") is None
     assert gate.refused == []
+
+
+@pytest.mark.exhaustive
+def test_a_prefix_that_is_an_arn_is_signed_as_it_is_sent(
+    spark: SparkSession, services: Services, gate: SignatureGate
+) -> None:
+    """As Amazon S3 Tables says it: its colons and its slash are escaped in each path."""
+    proxy = services.signed[0]
+    prefix, arn = "arn%3Aaws%3As3tables%3Aeu-central-1%3A1%3Abucket%2Flake", "arn:aws:s3tables:eu-central-1:1"
+    behind = BehindPrefix(prefix, arn)
+    proxy.rule = lambda asked, ask: gate(asked, lambda inner: refuse_none(behind(inner, ask)))
+    proxy.requests()
+    declared = through(proxy.url, services.on_signed("reader"), warehouse=arn)
+    by_java(spark, declared)()
+    with closing(Lake.open(declared)) as lake:
+        assert lake.location("raw.none") is None
+    assert gate.refused == []
+    below = [one for one in proxy.requests() if f"/v1/{prefix}/" in one]
+    assert len(below) >= 2
+
+
+def refuse_none(answer: Answer | None) -> Answer:
+    assert answer is not None
+    return answer
 
 
 @pytest.mark.exhaustive

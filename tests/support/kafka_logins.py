@@ -13,11 +13,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from local.runtime.ports import free_ports, free_range
-from local.runtime.roles import kafka_user
 from local.services import kafka
 from local.stack.stack import Stack
 from sluice.config.platform import ROLES
 from sluice.config.platform_sections.kafka import OAUTHBEARER, Kafka
+from sluice.connection_check.rights.kafka import kafka_user
 from tests.support.certificates import Authority
 from tests.support.jvm import QUICK
 from tests.support.token_server import AUDIENCE, ISSUER, TokenServer

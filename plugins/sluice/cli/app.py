@@ -118,6 +118,7 @@ def add(app: typer.Typer) -> None:
     for command in (load, change, sql, put, batches, trace, schema):
         app.command(rich_help_panel=PANEL)(command)
     app.command("catalog-check", rich_help_panel=PANEL)(catalog_check)
+    app.command("check-connections", rich_help_panel=PANEL)(check_connections)
     app.command("new-stream", rich_help_panel=PANEL)(new_stream)
 
 
@@ -228,6 +229,21 @@ def catalog_check(
     from sluice.cli import catalog_check as command
 
     raise typer.Exit(command.check_catalog(host_of(context).installation(), role, json))
+
+
+def check_connections(
+    context: typer.Context,
+    role: Annotated[
+        list[str] | None,
+        typer.Option(help="Whose platform file; may be repeated; default: each that is here"),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Ask each end of the platform files: login, TLS, certificates' ends, clock, rights; exit code 1 if
+    something is refused, missing or about to end."""
+    from sluice.cli import check_connections as command
+
+    raise typer.Exit(command.check_connections(host_of(context).installation(), role or [], json))
 
 
 def new_stream(

@@ -45,7 +45,7 @@ class Event(StrEnum):
     APPROVAL = "approval"
     # Supervision did not end in time.
     DEADLINE = "deadline"
-    # A load, backfill, change, maintenance or reconciliation failed.
+    # A load, backfill, change, maintenance, reconciliation or check of connections failed.
     FAILURE = "failure"
     # What was told of before is well again.
     RECOVERY = "recovery"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import dataclass
 from datetime import date, timedelta
 
@@ -13,9 +14,12 @@ from sluice.notify.conditions import scheduled_condition
 
 MAINTENANCE = "maintenance"
 # DAGs whose next run finds the same again: told once per outage, as supervision is.
-SCHEDULED = (MAINTENANCE, "reconciliation")
+CONNECTIONS = "connections"
+SCHEDULED = (MAINTENANCE, "reconciliation", CONNECTIONS)
 # The DAG that supervises a stream, and the one that is there while something is wrong that belongs to none.
 STREAM, CONFIGURATION = "stream", "configuration"
+# A certificate that ends is told in other numbers each day.
+_NUMBERS = re.compile(r"\d+ (?:d|h|min|s)\b|\d+")
 # Texts of a recovery.
 SUCCEEDS, NONE = "succeeds again", "no action needed"
 
@@ -77,12 +81,14 @@ def failed_task(
         )
     if kind == CONFIGURATION:
         # The DAG is gone when it is corrected, so no run tells of that: told again the next day.
-        condition = f"{code.value} {hashlib.sha256(message.encode()).hexdigest()[:8]} {today.isoformat()}"
+        condition = f"{code.value} {_digest(message)} {today.isoformat()}"
         outage = f"{stream}.{kind}"
         return Occasion(Event.ALERT, stream, kind, message, outage, condition, is_urgent=True)
     about = f"{kind} {task_id}"
     if kind in SCHEDULED:
         condition = scheduled_condition(task_id, message)
+        if kind == CONNECTIONS:
+            condition = f"{condition} {_digest(' '.join(_NUMBERS.sub('', message).split()))}"
         return Occasion(Event.FAILURE, stream, about, message, f"{stream}.{kind}", condition)
     return Occasion(Event.FAILURE, stream, about, message)
 
@@ -112,6 +118,10 @@ def failed_run(stream: str, dag_id: str, reason: str, timeout: timedelta | None)
 def recovered(stream: str, about: str, outage: str, message: str = SUCCEEDS) -> Occasion:
     """``about`` works again, which ends ``outage``."""
     return Occasion(Event.RECOVERY, stream, about, message, outage, remedy=NONE)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
 def _reason(error: object, task_id: str) -> str:

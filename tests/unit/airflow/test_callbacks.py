@@ -222,6 +222,28 @@ def test_what_is_wrong_with_the_configuration_is_told_once_a_day_to_every_rule(
     assert len(Recorder.sent) == 3
 
 
+def test_a_certificate_that_ends_is_told_once_and_another_end_again(world: World) -> None:
+    def fails(text: str) -> None:
+        error = failed(ErrorCode.CONNECTION_FINDING, text)
+        context = world.context("check_connections", "sluice_connections", error)
+        context["task"].stream = INSTALLATION
+        callbacks.task_failed(context)
+
+    def ending(left: str) -> str:
+        return f"1 of 9 ends failed: airflow s3 there: the certificate ends in {left}. Fix: renew it"
+
+    fails(ending("13 d 3 h"))
+    fails(ending("12 d 3 h"))
+    fails(ending("9 h"))
+    other = "2 of 9 ends failed: airflow kafka there: it does not answer. Fix: start it"
+    fails(other)
+    context = {**world.context("check_connections", "sluice_connections", None), "reason": "success"}
+    context["dag"] = DAG(dag_id="sluice_connections", schedule=None)
+    callbacks.run_succeeded(INSTALLATION, context)
+    told = [text.split(": ", 1)[1] for text in Recorder.messages()]
+    assert told == [f"SLU-281 {ending('13 d 3 h')}", f"SLU-281 {other}", "succeeds again"]
+
+
 def test_sinks_that_fail_in_supervision_recover_by_their_own_success(world: World) -> None:
     error = failed(ErrorCode.DATABASE_UNREACHABLE, "no database")
     for _ in range(2):

@@ -14,7 +14,18 @@ from sluice.cli.base import UsageError
 from tests.support.raising import raising
 
 REPO = Path(__file__).resolve().parents[3]
-PACKAGE = {"load", "change", "sql", "put", "batches", "trace", "schema", "catalog-check", "new-stream"}
+PACKAGE = {
+    "load",
+    "change",
+    "sql",
+    "put",
+    "batches",
+    "trace",
+    "schema",
+    "catalog-check",
+    "check-connections",
+    "new-stream",
+}
 
 
 def names() -> set[str]:

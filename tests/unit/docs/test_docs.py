@@ -27,6 +27,7 @@ from sluice.cli import app
 from sluice.config import platform, streams
 from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.sections import query, sink, topic
+from sluice.connection_check.rights.kafka import kafka_rules, kafka_user
 from sluice.core.error_codes import ErrorCode
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import check_rows
@@ -504,13 +505,13 @@ def test_the_position_of_a_feed() -> None:
 def test_the_rights_of_each_role() -> None:
     rows = {names(row[0])[0]: row[1:] for row in table(OWN_SYSTEMS.read_text(), "role", "Kafka ACL")}
     assert list(rows) == list(platform.ROLES)
-    rules, policies = roles.kafka_rules(["t"], ["r"]), roles.s3_policies()
+    rules, policies = kafka_rules(["t"], ["r"]), roles.s3_policies()
     words = {"topic t": "Topic", "topic r": "Results", "group": "Group", "broker": "Cluster"}
     words[f"topic {topic.PROGRESS_TOPIC.name}"] = "Progress"
     words[f"topic {topic.POSITIONS_TOPIC.name}"] = "Positions"
     for role, (kafka, s3) in rows.items():
         granted: dict[str, tuple[set[str], set[str]]] = {}
-        for rule in (rule for rule in rules if rule.user == roles.kafka_user(role)):
+        for rule in (rule for rule in rules if rule.user == kafka_user(role)):
             kind = words.get(rule.kind) or words.get(f"{rule.kind} {rule.name}") or "Transactional id"
             operations, places = granted.setdefault(kind, (set(), set()))
             operations.add(rule.operation.title().replace("_", ""))

@@ -140,6 +140,20 @@ seconds.
 """
 
 
+def connections(task: Any) -> str:
+    return f"""
+### Check the connections of all roles
+
+Once a day each end of the platform files that are on this machine is asked: Kafka's brokers, S3, the catalog,
+the registry, databases of results, mail servers, what runs the streams. Nothing of users is written.
+
+{steps_table([task])}
+
+The task's log has a table with each end's login, the ends of certificates and tokens, the clock and the
+rights, and a line for each problem with its fix. `sluice check-connections` shows the same of other machines.
+"""
+
+
 def supervision(stream: str, interval: timedelta, steps: Iterable[Any]) -> str:
     return f"""
 ### Supervise stream {stream}

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from botocore.exceptions import BotoCoreError
 from pydantic import ValidationError
 from pyiceberg.catalog import BOTOCORE_SESSION
-from pyiceberg.catalog.rest import SNAPSHOT_LOADING_MODE, RestCatalog
+from pyiceberg.catalog.rest import SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
@@ -146,7 +146,14 @@ class BoundedCatalog(RestCatalog):
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())
 
     def _init_sigv4(self, session: Session) -> None:
-        if self.properties[BOTOCORE_SESSION].get_credentials() is None:
+        if (found := self.properties.get(BOTOCORE_SESSION)) is None:
+            # The server's wish; Iceberg's Java client does not follow it, and no login is declared for it.
+            raise Refused(
+                f"the catalog asks for signed requests ({SIGV4}), and signing_name is missing. Fix: add it "
+                "to [lake.catalog] of the role's platform file",
+                ErrorCode.CATALOG_PERMISSION,
+            )
+        if found.get_credentials() is None:
             raise no_keys("there are none")
         super()._init_sigv4(session)
         session.mount(self.uri, _Signed(session.get_adapter(self.uri)))

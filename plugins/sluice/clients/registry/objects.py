@@ -14,12 +14,11 @@ from sluice.clients.s3.documents import get_document, put_document
 from sluice.clients.s3.objects import Bucket
 from sluice.clients.s3.requests import split_prefix
 from sluice.core.json_record import Document
+from sluice.core.registry.schemas import KEPT_PREFIX
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-# No stream's name begins with "_".
-PREFIX = "_registries"
 # Hexadecimal digits of SHA-256.
 _DIGITS = 16
 
@@ -32,7 +31,7 @@ class SchemaObjects:
         self._client = client
         self._bucket, prefix = split_prefix(ledger)
         digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGITS]
-        self._prefix = "/".join([*filter(None, [prefix]), PREFIX, digest, "schemas"])
+        self._prefix = "/".join([*filter(None, [prefix]), KEPT_PREFIX, digest, "schemas"])
 
     def get(self, schema_id: int) -> Document | None:
         """Raises Refused or Unreachable; ValueError for what is no JSON."""

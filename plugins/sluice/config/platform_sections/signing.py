@@ -85,7 +85,7 @@ def check(catalog: Catalog, where: str) -> None:
                     f"{where}: {key} is {shown(declared)}, and the host of uri is of {said}. Fix: leave out "
                     f"{key}"
                 )
-    glue.check_login(catalog, where)
+    glue.check_keys(catalog, where)
     if catalog.access_delegation and not catalog.access_key:
         # Iceberg's Java client has one provider of keys for both, and files have none then.
         raise ConfigError(

@@ -23,8 +23,9 @@ MAX_REFERENCES = 100
 MAX_TOTAL_BYTES = 4 << 20
 # The rule of a schema by which a producer encrypts all of a record.
 _ENCRYPTS_ALL = "ENCRYPT_PAYLOAD"
-# The form of kept documents.
+# The form of kept documents, and their folder in the ledger: no stream's name begins with "_".
 _FORM = 1
+KEPT_PREFIX = "_registries"
 
 
 @dataclass(frozen=True)

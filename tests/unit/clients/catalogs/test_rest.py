@@ -52,3 +52,10 @@ def test_a_secret_is_not_sent_before_that_is_known(
     BoundedCatalog(declared)
     (address,) = asked
     assert address.startswith("https://other.test/api")
+
+
+def test_requests_are_not_signed_because_a_server_says_so(said: dict[str, str]) -> None:
+    """With which login it would be is not declared."""
+    said["rest.sigv4-enabled"] = "true"
+    with raising(Refused, "rest.sigv4-enabled", "signing_name is missing. Fix: add it"):
+        BoundedCatalog({"type": "rest", "uri": "https://catalog.test/api"})

@@ -9,9 +9,10 @@ import yaml
 
 from local.kubernetes import command
 from local.kubernetes.users import kafka_users
-from local.runtime.roles import KAFKA_PASSWORDS, Rule, kafka_rules, kafka_user
+from local.runtime.roles import KAFKA_PASSWORDS
 from local.services import streams
 from sluice.config import streams as stream_files
+from sluice.connection_check.rights.kafka import Rule, kafka_rules, kafka_user
 
 TOPICS, RESULTS = ["rides", "edits"], ["editors"]
 # Strimzi's words, from its definition of KafkaUser, and those of the rules.

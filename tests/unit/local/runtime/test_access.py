@@ -7,10 +7,11 @@ from fnmatch import fnmatchcase
 
 import pytest
 
-from local.runtime.roles import kafka_rules, s3_policies
+from local.runtime.roles import s3_policies
 from sluice.config.platform import ROLES
 from sluice.config.sections.feed import TRANSACTIONAL_IDS
 from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC
+from sluice.connection_check.rights.kafka import kafka_rules
 from sluice.core.queries import committed_batch
 
 TOPIC = "nyc-avro-topic"

@@ -1,0 +1,34 @@
+"""The DAG that looks at the connections of all roles, once a day."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from airflow.sdk import DAG
+
+from sluice.airflow.dags import docs
+from sluice.airflow.dags.make_dag import make_dag
+from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
+from sluice.config.notifications import INSTALLATION
+from sluice.notify.occasions import CONNECTIONS
+
+# A certificate is told of two weeks before its end.
+SCHEDULE = timedelta(days=1)
+
+
+def connections_dag() -> DAG:
+    """``sluice_connections``, with one task."""
+    with make_dag(
+        f"{INSTALLATION}_{CONNECTIONS}",
+        "Sluice: connections",
+        "Asks each end of the platform files for its login, certificates, clock and rights",
+        tags=["connections", INSTALLATION],
+        stream=INSTALLATION,
+        retries=1,
+        retry_delay=timedelta(minutes=5),
+        task_timeout=timedelta(minutes=15),
+        schedule=SCHEDULE,
+    ) as dag:
+        task = CheckConnectionsOperator(task_id="check_connections")
+    dag.doc_md = docs.connections(task)
+    return dag

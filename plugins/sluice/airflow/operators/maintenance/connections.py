@@ -1,0 +1,161 @@
+"""Look at each end of the platform files, at the databases of results, and at mail servers."""
+
+from __future__ import annotations
+
+import smtplib
+import ssl
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+from sluice.airflow import connections
+from sluice.airflow.failures import failed, final_failures
+from sluice.airflow.hook import PlatformHook
+from sluice.config import notifications, streams
+from sluice.config.connection import Database
+from sluice.config.notifications import CLASSES, INSTALLATION, SMTP
+from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused, Unreachable
+from sluice.core.messages import summarize
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from sluice.connection_check.rows import Row
+    from sluice.connection_check.run import End
+
+
+class CheckConnectionsOperator(BaseOperator):
+    """Look at every end that the platform files of this machine name, and at Airflow's own connections."""
+
+    does = (
+        "asks each end of the platform files, each database of results and each mail server for its login, "
+        "certificates, clock and rights; the table is in the task's log"
+    )
+    fails_if = (
+        "an end does not answer, refuses the login, lacks a right or has another clock, or a certificate or "
+        "token has ended or is about to"
+    )
+
+    # For the callbacks: what concerns all streams.
+    stream = INSTALLATION
+
+    def execute(self, context: Context) -> dict[str, int]:
+        with final_failures():
+            return self._check()
+
+    def _check(self) -> dict[str, int]:
+        # What each DAG file would import else, at each parsing.
+        from sluice.connection_check.check import check, not_here, roles_here
+        from sluice.connection_check.needs import needs
+        from sluice.connection_check.probing.ends import database_ends
+        from sluice.connection_check.rows import failures, remarks, table
+
+        declared = streams.load_valid()
+        needed, roles = needs(declared.specs), roles_here()
+        # Here, and not in the threads that ask: a task has one channel to Airflow.
+        databases = {name: _read(name) for name in needed.tables or {}}
+        further = database_ends(needed.tables or {}, lambda name: databases[name]())
+        further += mail_ends(list(streams.names()))
+        rows = check(roles, PlatformHook().load, needed, further, lambda text: self.log.info("%s", text))
+        self.log.info("%s", f"\n{table(rows, time.time())}")
+        told = remarks(rows) + [f"stream not looked at: {reason}" for reason in declared.reasons]
+        for line in [*told, *filter(None, [not_here(roles)])]:
+            self.log.info("remark: %s", line)
+        problems = failures(rows)
+        for line in problems:
+            self.log.error("%s", line)
+        if problems:
+            count = sum(1 for row in rows if row.problems)
+            raise failed(
+                ErrorCode.CONNECTION_FINDING, f"{count} of {len(rows)} ends failed: {summarize(problems)}"
+            )
+        return {"ends": len(rows), "remarks": len(told)}
+
+
+def _read(name: str) -> Callable[[], Database]:
+    """The database of a connection, or what it raises: that end's problem alone."""
+    try:
+        found = connections.database(name)
+    except Exception as error:
+        # Airflow's failure of a connection that is missing, and ConfigError; the text has its own code.
+        return partial(_refuse, str(error))
+    return lambda: found
+
+
+def _refuse(text: str) -> Database:
+    raise ConfigError(text)
+
+
+def mail_ends(names: list[str]) -> list[End]:
+    """The mail servers of ``notifications.toml``."""
+    from sluice.connection_check.rows import Row
+    from sluice.connection_check.run import End
+
+    rules = [
+        rule for rule in notifications.load(names, is_strict=False).notify if rule.class_path == CLASSES[SMTP]
+    ]
+    ids = {str(rule.values.get("smtp_conn_id", "smtp_default")): rule for rule in rules}
+    found = []
+    for name, rule in ids.items():
+        row = Row("airflow", "smtp", name)
+        connection = _mail_connection(row)
+        kind = str(rule.values.get("auth_type", "basic"))
+        found.append(End(row, partial(_ask_mail, connection, kind) if connection else lambda _: None))
+    return found
+
+
+def _mail_connection(row: Row) -> Any:
+    """The connection that the row names; None if it cannot be read, which is then its problem."""
+    try:
+        connection = connections.get(row.address)
+    except Exception as error:
+        row.problems.append(str(error))
+        return None
+    row.address = f"{connection.host}:{connection.port or ''}".rstrip(":")
+    row.login = f"user {connection.login}" if connection.login else "none"
+    return connection
+
+
+def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
+    """TLS and login, as the notifier's; nothing is sent. Raises ClientError."""
+    from airflow.providers.smtp.hooks.smtp import SmtpHook
+
+    class Hook(SmtpHook):
+        # No question to Airflow from this thread.
+        def get_connection(self, conn_id: str) -> Any:  # type: ignore[override]
+            return connection
+
+    hook = Hook(connection.conn_id, auth_type=kind)
+    where = f"mail server {connection.host}"
+    try:
+        with hook.get_conn():
+            client: Any = hook._smtp_client
+            _note_tls(rows[0], client.sock)
+            client.noop()
+    except ssl.SSLCertVerificationError as error:
+        raise Refused(
+            f"{where}: its certificate is not trusted: {error.verify_message}. Fix: correct the connection's "
+            "host, or let this machine trust its CA"
+        ) from error
+    except smtplib.SMTPAuthenticationError as error:
+        said = error.smtp_error.decode(errors="replace") if isinstance(error.smtp_error, bytes) else ""
+        raise Refused(f"{where} refuses the login: {said}. Fix: correct the connection's login") from error
+    except (OSError, smtplib.SMTPException) as error:
+        raise Unreachable(f"{where} does not answer: {error}. Fix: start it, or correct its host") from error
+
+
+def _note_tls(row: Row, opened: Any) -> None:
+    from sluice.connection_check.probing.tls import span_of
+    from sluice.connection_check.rows import PLAIN_TEXT
+
+    if not isinstance(opened, ssl.SSLSocket):
+        row.tls = PLAIN_TEXT
+        return
+    row.tls = opened.version() or ""
+    if shown := opened.getpeercert(binary_form=True):
+        row.certificate = span_of(shown)

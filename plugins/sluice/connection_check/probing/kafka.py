@@ -1,0 +1,241 @@
+"""Kafka: each broker's TLS and login, and the principal's own rights, as brokers tell them of themselves.
+
+Rights on topics and groups are those that describing them tells (KIP-430). On a transactional id a producer
+begins, under a name of the check's own, and writes no record. Those on the cluster are told only to who may
+describe it; IdempotentWrite is there with Write on any topic (KIP-679).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
+
+from sluice.clients.kafka.admin import KafkaAdmin
+from sluice.clients.kafka.errors import translated
+from sluice.clients.kafka.login.properties import librdkafka, login_remark
+from sluice.clients.kafka.login.tokens import tokens
+from sluice.config.platform_sections.kafka import AWS_MSK_IAM, OAUTHBEARER, Kafka
+from sluice.connection_check.probing import tls as handshakes
+from sluice.connection_check.probing.tls import Tls
+from sluice.connection_check.probing.web import ask_address
+from sluice.connection_check.rights.kafka import (
+    CLUSTER,
+    CLUSTER_NAME,
+    GROUP,
+    TOPIC,
+    TRANSACTIONAL_ID,
+    Rule,
+    kafka_user,
+    with_implied,
+)
+from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
+from sluice.core.errors import ClientError, Refused
+from sluice.core.messages import summarize
+
+SECONDS = 8.0
+# In place of what the name of a group, or of a transactional id, leaves open.
+NAME = "check-connections"
+_BY_TOKEN = (OAUTHBEARER, AWS_MSK_IAM)
+_NO_RIGHT = frozenset(
+    {
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.GROUP_AUTHORIZATION_FAILED,
+        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+    }
+)
+_LOADING = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+    }
+)
+_ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
+Asked = list[tuple[str, bool, bool]]
+
+
+def login_of(kafka: Kafka) -> str:
+    """The kind of login and its name."""
+    if kafka.sasl_mechanism == OAUTHBEARER:
+        return f"{OAUTHBEARER} {kafka.sasl_oauthbearer_client_id or kafka.token_file}"
+    if kafka.sasl_mechanism == AWS_MSK_IAM:
+        return f"{AWS_MSK_IAM} {kafka.aws_role_arn or 'of the process'}"
+    if kafka.sasl_mechanism:
+        return f"{kafka.sasl_mechanism} {kafka.username}"
+    return "certificate" if kafka.ssl_certificate_location else "none"
+
+
+def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None:
+    """Fill the cluster's row, and add one for each broker. ``rules``: of all roles. Raises ClientError."""
+    row = rows[0]
+    tls = Tls.declared(kafka)
+    handshakes.read_files(row, tls)
+    url = kafka.sasl_oauthbearer_token_endpoint_url
+    if url and not kafka.token_file:
+        rows.append(Row(role, "kafka token endpoint", url, row.login))
+        ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
+    if kafka.sasl_mechanism in _BY_TOKEN:
+        token = tokens(kafka).current()
+        row.token, row.is_renewed = Span(token.began, token.ends), not kafka.token_file
+    admin = KafkaAdmin(kafka, SECONDS)
+    failure: ClientError | None = None
+    names = [one.strip() for one in kafka.bootstrap_servers.split(",")]
+    try:
+        found = admin.results("brokers", lambda: {"": _cluster(admin)})[""]
+        names += [f"{node.host}:{node.port}" for node in found.nodes]
+    except ClientError as error:
+        failure = error
+    brokers = [
+        Row(role, "kafka broker", name, row.login, tls="" if _is_encrypted(kafka) else PLAIN_TEXT)
+        for name in dict.fromkeys(names)
+    ]
+    rows += brokers
+    with ThreadPoolExecutor(len(brokers)) as threads:
+        list(threads.map(lambda broker: _ask_broker(broker, kafka, tls), brokers))
+    mine = [rule for rule in rules if rule.user == kafka_user(role)]
+    if not mine and isinstance(failure, Refused):
+        # As role maintenance: its login may be none.
+        row.remarks.append("Kafka does not let it in, and it needs nothing there")
+        for broker in brokers:
+            broker.remarks, broker.problems = [*broker.remarks, *broker.problems], []
+    elif failure is None:
+        _ask_rights(row, admin, kafka, mine, rules, found.authorized_operations)
+    elif any(broker.problems for broker in brokers):
+        row.problems.append("no broker told of rights. Fix: see its brokers")
+    else:
+        raise failure
+
+
+def _is_encrypted(kafka: Kafka) -> bool:
+    return kafka.security_protocol.endswith("SSL")
+
+
+def _cluster(admin: KafkaAdmin) -> Any:
+    return admin.admin.describe_cluster(include_authorized_operations=True, request_timeout=SECONDS)
+
+
+def _ask_broker(row: Row, kafka: Kafka, tls: Tls) -> None:
+    ((host, port),) = handshakes.servers(row.address)
+    if _is_encrypted(kafka) and not handshakes.look(row, host, port, tls):
+        return
+    admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), SECONDS)
+    try:
+        admin.results(f"broker {row.address}", lambda: {"": _cluster(admin)})
+    except ClientError as error:
+        row.problems.append(str(error))
+
+
+def _ask_rights(
+    row: Row,
+    admin: KafkaAdmin,
+    kafka: Kafka,
+    mine: Sequence[Rule],
+    rules: Iterable[Rule],
+    on_cluster: Iterable[Any] | None,
+) -> None:
+    def needed(kind: str, name: str) -> set[str]:
+        return with_implied(rule.operation for rule in mine if rule.is_on(kind, name))
+
+    asked: Asked = []
+
+    def compare(kind: str, name: str, there: set[str]) -> None:
+        what = f"{kind.replace('_', ' ')} {name}"
+        wanted = needed(kind, name)
+        asked.extend((f"{one} on {what}", one in wanted, one in there) for one in sorted(wanted | there))
+
+    absent = []
+    topics = dict.fromkeys(rule.name for rule in rules if rule.kind == TOPIC)
+    for name, there in _topics(admin, kafka, list(topics)).items():
+        if there is None:
+            absent.append(name)
+        else:
+            compare(TOPIC, name, there)
+    for name in dict.fromkeys(_sample(rule) for rule in rules if rule.kind == GROUP):
+        compare(GROUP, name, _group(admin, kafka, name))
+    ids = dict.fromkeys(_sample(rule) for rule in rules if rule.kind == TRANSACTIONAL_ID)
+    for name in ids:
+        # A principal that may begin one may write and describe.
+        wanted = needed(TRANSACTIONAL_ID, name)
+        is_there = _may_begin(kafka, name)
+        asked.append((f"WRITE on transactional id {name}", bool(wanted), is_there))
+    if on_cluster:
+        wanted = needed(CLUSTER, CLUSTER_NAME)
+        there = {one.name for one in on_cluster} - wanted
+        asked.extend((f"{one} on the cluster", False, True) for one in sorted(there))
+    row.rights = compared(asked)
+    if absent:
+        row.remarks.append(f"rights are not asked on topics that do not exist yet: {summarize(absent, 8)}")
+
+
+def _sample(rule: Rule) -> str:
+    return f"{rule.name.rstrip('-')}-{NAME}" if rule.prefixed else rule.name
+
+
+def _topics(admin: KafkaAdmin, kafka: Kafka, names: Sequence[str]) -> Mapping[str, set[str] | None]:
+    """Topic -> the operations that are allowed; None if it does not exist."""
+    if not names:
+        return {}
+    futures = admin.admin.describe_topics(
+        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=SECONDS
+    )
+    found: dict[str, set[str] | None] = {}
+    for name, future in futures.items():
+        try:
+            found[name] = _operations(future.result(SECONDS))
+        except KafkaException as error:
+            if error.args[0].code() not in _NO_RIGHT | _ABSENT:
+                raise translated(f"topic {name!r}", error, login_remark(kafka)) from error
+            found[name] = None if error.args[0].code() in _ABSENT else set()
+    return found
+
+
+def _group(admin: KafkaAdmin, kafka: Kafka, name: str) -> set[str]:
+    def asked() -> set[str]:
+        futures = admin.admin.describe_consumer_groups(
+            [name], include_authorized_operations=True, request_timeout=SECONDS
+        )
+        return _operations(futures[name].result(SECONDS))
+
+    try:
+        return _while_loading(asked)
+    except KafkaException as error:
+        if error.args[0].code() in _NO_RIGHT:
+            return set()
+        raise translated(f"group {name!r}", error, login_remark(kafka)) from error
+
+
+@retry(
+    retry=retry_if_exception(lambda error: isinstance(error, KafkaException) and _is_loading(error)),
+    stop=stop_after_delay(SECONDS),
+    wait=wait_fixed(0.2),
+    reraise=True,
+)
+def _while_loading(asked: Callable[[], set[str]]) -> set[str]:
+    """Ask again while a group's coordinator begins: the first group of a cluster makes its topic of
+    offsets."""
+    return asked()
+
+
+def _is_loading(error: KafkaException) -> bool:
+    return error.args[0].code() in _LOADING
+
+
+def _operations(description: Any) -> set[str]:
+    return {one.name for one in description.authorized_operations or ()}
+
+
+def _may_begin(kafka: Kafka, name: str) -> bool:
+    """Whether a producer may begin with this transactional id; Kafka forgets an id that is not used."""
+    producer = Producer({**librdkafka(kafka), "transactional.id": name, "error_cb": lambda _: None})
+    try:
+        producer.init_transactions(SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() in _NO_RIGHT:
+            return False
+        raise translated(f"transactional id {name!r}", error, login_remark(kafka)) from error
+    return True

@@ -1,0 +1,160 @@
+"""Servers that are asked by HTTP: the schema registry, the observer, the process of checks, supervisord."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from email.utils import parsedate_to_datetime
+from http.client import HTTPException
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from xmlrpc.client import Fault, ProtocolError
+
+import httpx
+
+from sluice.clients.kafka.login.tokens import claims
+from sluice.config.reading.urls import is_loopback
+from sluice.connection_check.probing import tls as handshakes
+from sluice.connection_check.probing.tls import Tls
+from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
+from sluice.core.errors import Refused, Unreachable
+from sluice.core.registry.errors import Forbidden
+from sluice.supervision.observer.server import PATH as STREAMS
+from sluice.supervision.serving import request
+
+if TYPE_CHECKING:
+    from sluice.clients.registry.http import Http
+    from sluice.config.platform_sections.metrics import Metrics, ObserverAccess
+    from sluice.config.platform_sections.registry import Registry
+    from sluice.config.platform_sections.supervisor import Supervisor
+
+SECONDS = 8.0
+# No stream's name has a hyphen.
+NAME = "sluice-check"
+
+
+def static_token(value: str) -> Span | None:
+    """When a declared bearer token ends, if it is a JWT that says so."""
+    try:
+        found = claims(value)
+    except ValueError:
+        return None
+    ends, begins = found.get("exp"), found.get("iat", found.get("nbf"))
+    if not isinstance(ends, int | float):
+        return None
+    return Span(begins if isinstance(begins, int | float) else time.time(), ends)
+
+
+def clock_of(row: Row, url: str) -> None:
+    """Fill the server's clock, which any answer of a web server says; without a login."""
+    host = urlsplit(url).hostname or ""
+    began = time.time()
+    try:
+        # Nothing is sent but the request itself: the server was verified before.
+        answer = httpx.head(url, timeout=SECONDS, verify=False, trust_env=not is_loopback(host))  # noqa: S501
+    except httpx.HTTPError as error:
+        row.remarks.append(f"its clock is not known: {type(error).__name__}")
+        return
+    if text := answer.headers.get("Date"):
+        row.clock = parsedate_to_datetime(text).timestamp() - (began + time.time()) / 2
+
+
+def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
+    """Fill the row of a server that is asked for nothing: its certificate and its clock."""
+    row = rows[0]
+    if not handshakes.look_at(row, url, tls):
+        return
+    clock_of(row, url)
+    if row.clock is None and row.tls == PLAIN_TEXT:
+        raise Unreachable("it does not answer. Fix: start it, or correct its address")
+
+
+def registry_login(registry: Registry) -> str:
+    """The kind of login and its name."""
+    if registry.token:
+        return "bearer token"
+    if registry.username:
+        return f"user {registry.username}"
+    return "certificate" if registry.ssl_certificate_location else "none"
+
+
+def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bool) -> None:
+    """Fill the row of one of the addresses. ``registers``: whether the role registers schemas."""
+    from sluice.clients.registry.http import Http
+
+    row = rows[0]
+    row.token = static_token(registry.token)
+    tls = Tls.declared(registry)
+    if urlsplit(url).scheme == "https":
+        handshakes.read_files(row, tls)
+    if not handshakes.look_at(row, url, tls):
+        return
+    http = Http(replace(registry, url=url))
+    try:
+        try:
+            http.get(("subjects",))
+            clock_of(row, url)
+            row.rights = compared([("list subjects", True, True)])
+        except Forbidden:
+            # The login is known; the streams' own requests need no listing.
+            row.remarks.append("it may not list subjects, which no stream needs: others are not asked")
+            return
+        mode = _mode(http)
+        if registers and mode not in ("", "READWRITE"):
+            row.problems.append(
+                f"its mode is {mode}, and loads register schemas. Fix: set the mode READWRITE"
+            )
+    finally:
+        http.close()
+
+
+def _mode(http: Http) -> str:
+    """Empty if the registry does not say."""
+    try:
+        found = http.get(("mode",)).body
+    except Refused:
+        return ""
+    return str(found.get("mode", "")) if isinstance(found, dict) else ""
+
+
+def ask_observer(access: ObserverAccess, rows: list[Row]) -> None:
+    """Fill the row. 404 is the answer to who has the token."""
+    _ask_by_token(rows[0], access, access.url, STREAMS + NAME, access.token, (200, 404))
+
+
+def ask_checks(metrics: Metrics, rows: list[Row]) -> None:
+    """Fill the row of the process of checks."""
+    _ask_by_token(rows[0], metrics, metrics.checks_url, "/metrics", metrics.token, (200,))
+
+
+def _ask_by_token(
+    row: Row, section: object, url: str, path: str, token: str, accepted: tuple[int, ...]
+) -> None:
+    if not handshakes.look_at(row, url, Tls.declared(section)):
+        return
+    try:
+        status, _ = request("GET", url, path, token, SECONDS)
+    except (OSError, HTTPException) as error:
+        raise Unreachable(f"it does not answer: {error}. Fix: start it, or correct its url") from error
+    except ValueError:
+        # Its text may be the header with the token.
+        raise Refused(f"no request can have {url!r} and the token. Fix: correct them") from None
+    if status not in accepted:
+        raise Refused(f"it answered {status}; 401: another token. Fix: give both the same one")
+    clock_of(row, url)
+
+
+def ask_supervisor(supervisor: Supervisor, rows: list[Row]) -> None:
+    """Fill the row."""
+    from sluice.clients.processes.supervisord import connect
+
+    if not handshakes.look_at(rows[0], supervisor.url, Tls.declared(supervisor)):
+        return
+    try:
+        connect(supervisor, SECONDS).getState()
+    except ProtocolError as error:
+        if error.errcode == 401:
+            raise Refused("it refuses the login. Fix: correct username and password") from error
+        raise Unreachable(f"it answered {error.errcode}. Fix: see supervisord's log") from error
+    except (OSError, HTTPException, Fault) as error:
+        raise Unreachable(f"it does not answer: {error}. Fix: start it, or correct its url") from error

@@ -1,0 +1,210 @@
+"""What was found of each end, in rows: what of it is a problem, and how rows are shown. Pure.
+
+A problem ends the check with 1: an end that does not answer, a login that is refused, a right that is
+missing, a certificate or token that has ended or is about to, a clock that is off. A remark does not: a right
+that is too many, and what could not be asked, each with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from sluice.core.json_record import Document
+from sluice.core.messages import UNKNOWN, age, aligned, counted, iso, summarize
+
+# Before its end a certificate is about to end: a third of its time, as far as it is no more than two weeks.
+SOON_SECONDS, SOON_SHARE = 14 * 86400.0, 1 / 3
+# As far as machines' clocks differ that are set. AWS refuses requests from 15 minutes on, most token issuers
+# from one minute on.
+CLOCK_SECONDS = 60.0
+# S3 and web servers say the time to the second only.
+CLOCK_STEP_SECONDS = 2.0
+PLAIN_TEXT = "plain text"
+HEAD = ("role", "end", "address", "login", "TLS", "certificate", "own", "token", "clock", "rights", "state")
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when until when something is valid, in seconds since 1970."""
+
+    begins: float
+    ends: float
+
+    def is_about_to_end(self, now: float) -> bool:
+        return self.ends - now < min(SOON_SECONDS, (self.ends - self.begins) * SOON_SHARE)
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What was asked of rights, each in words: those that are ``missing`` and those that are ``excess``;
+    ``asked``: how many."""
+
+    missing: tuple[str, ...] = ()
+    excess: tuple[str, ...] = ()
+    asked: int = 0
+
+    def __str__(self) -> str:
+        if not self.asked:
+            return UNKNOWN
+        found = [f"{len(self.missing)} missing"] if self.missing else []
+        found += [f"{len(self.excess)} too many"] if self.excess else []
+        return ", ".join(found) or f"{self.asked} as needed"
+
+
+def compared(asked: Iterable[tuple[str, bool, bool]]) -> Rights:
+    """Each a right in words, whether it is needed, and whether it is there."""
+    found = list(asked)
+    return Rights(
+        tuple(name for name, is_needed, is_there in found if is_needed and not is_there),
+        tuple(name for name, is_needed, is_there in found if is_there and not is_needed),
+        len(found),
+    )
+
+
+@dataclass
+class Row:
+    """One end, as far as it was looked at."""
+
+    role: str
+    """Whose platform file names it, as `consumer`."""
+    end: str
+    """Its kind, as `kafka`; a section of the platform file begins with it."""
+    address: str
+    """As declared, without a login."""
+    login: str = "none"
+    """Kind and name, no secret: `SCRAM-SHA-512 sluice-consumer`."""
+    tls: str = ""
+    """Version of the connection, as `TLSv1.3`; PLAIN_TEXT; empty: not known."""
+    certificate: Span | None = None
+    """The server's; None: it has none, or did not show it."""
+    own: Span | None = None
+    """The client's certificate of the login; None without one."""
+    authority: Span | None = None
+    """The declared CA's that lasts longest; None: the system's."""
+    token: Span | None = None
+    """The token of the login; None without one, or if it does not say."""
+    is_renewed: bool = False
+    """Whether the token is fetched again by itself, so that its end is ordinary."""
+    clock: float | None = None
+    """Seconds that the server's clock is ahead of this machine's; None: it does not say."""
+    rights: Rights = field(default_factory=Rights)
+    """Those that were asked."""
+    problems: list[str] = field(default_factory=list)
+    """Each a line with its fix; any of them fails the check."""
+    remarks: list[str] = field(default_factory=list)
+    """Each a line; none of them fails it."""
+
+    @property
+    def where(self) -> str:
+        return f"{self.role} {self.end} {self.address}".strip()
+
+
+def judge(row: Row, now: float) -> None:
+    """Add the problems that follow from what was found; ``now``: this machine's time."""
+    section = row.end.split()[0]
+    renewing = (
+        (row.certificate, "the server's certificate", "renew it there"),
+        (row.own, "this role's own certificate", "renew it, under the same name"),
+        (row.authority, "the declared CA's certificate", "put the newer one into the same file"),
+        (None if row.is_renewed else row.token, "the token", f"write a newer one into [{section}]"),
+    )
+    for span, name, fix in renewing:
+        if span is None:
+            continue
+        if span.ends <= now:
+            row.problems.append(f"{name} ended {age(now - span.ends)} ago, {iso(span.ends)}. Fix: {fix}")
+        elif span.begins - CLOCK_SECONDS > now:
+            row.problems.append(
+                f"{name} is not yet valid: from {iso(span.begins)} on, in {age(span.begins - now)} by this "
+                "machine's clock. Fix: set the clock of this machine, or wait"
+            )
+        elif span.is_about_to_end(now):
+            row.problems.append(f"{name} ends in {age(span.ends - now)}, {iso(span.ends)}. Fix: {fix}")
+    if row.clock is not None and abs(row.clock) > CLOCK_SECONDS:
+        side = "behind" if row.clock > 0 else "ahead of"
+        row.problems.append(
+            f"this machine's clock is {age(abs(row.clock))} {side} the server's. Fix: set the clocks of both "
+            "(NTP); logins and tokens are refused meanwhile"
+        )
+    if row.rights.missing:
+        row.problems.append(
+            f"{counted(len(row.rights.missing), 'right')} missing: {summarize(row.rights.missing, 8)}. Fix: "
+            f"grant the user of [{section}] of {row.role}.toml what docs/your-own-systems.md has for its role"
+        )
+    if row.rights.excess:
+        row.remarks.append(
+            f"{counted(len(row.rights.excess), 'right')} too many: {summarize(row.rights.excess, 8)}"
+        )
+
+
+def failures(rows: Iterable[Row]) -> list[str]:
+    """Each problem as a line of its own that says of which end it is."""
+    return [f"{row.where}: {problem}" for row in rows for problem in row.problems]
+
+
+def remarks(rows: Iterable[Row]) -> list[str]:
+    """As :func:`failures`, of what fails nothing."""
+    return [f"{row.where}: {remark}" for row in rows for remark in row.remarks]
+
+
+def table(rows: Sequence[Row], now: float) -> str:
+    """All rows in aligned columns."""
+    return aligned(HEAD, [_cells(row, now) for row in rows]).lstrip("\n")
+
+
+def _cells(row: Row, now: float) -> tuple[str, ...]:
+    return (
+        row.role,
+        row.end,
+        row.address,
+        row.login,
+        row.tls or UNKNOWN,
+        *(_left(span, now) for span in (row.certificate, row.own, row.token)),
+        _clock(row.clock),
+        str(row.rights),
+        "FAILED" if row.problems else "ok",
+    )
+
+
+def _left(span: Span | None, now: float) -> str:
+    if span is None:
+        return UNKNOWN
+    return "ended" if span.ends <= now else age(span.ends - now)
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return UNKNOWN
+    return (
+        "same" if abs(seconds) <= CLOCK_STEP_SECONDS else f"{'+' if seconds > 0 else '-'}{age(abs(seconds))}"
+    )
+
+
+def documents(rows: Iterable[Row]) -> list[Document]:
+    """For programs: a document per row."""
+    return [
+        {
+            "role": row.role,
+            "end": row.end,
+            "address": row.address,
+            "login": row.login,
+            "tls": row.tls or None,
+            "certificate_ends": _end(row.certificate),
+            "own_certificate_ends": _end(row.own),
+            "authority_ends": _end(row.authority),
+            "token_ends": _end(row.token),
+            "clock_seconds": row.clock,
+            "rights_asked": row.rights.asked,
+            "rights_missing": list(row.rights.missing),
+            "rights_too_many": list(row.rights.excess),
+            "is_ok": not row.problems,
+            "problems": row.problems,
+            "remarks": row.remarks,
+        }
+        for row in rows
+    ]
+
+
+def _end(span: Span | None) -> str | None:
+    return iso(span.ends) if span else None

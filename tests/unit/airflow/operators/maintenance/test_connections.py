@@ -1,0 +1,80 @@
+"""Task `check_connections`: a table in its log, and one line for its state."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from airflow.sdk.exceptions import AirflowFailException
+
+from sluice.airflow import connections
+from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
+from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.connection_check import check as checking
+from sluice.connection_check import needs as needing
+from sluice.connection_check.needs import Needs
+from sluice.connection_check.rows import Row
+from sluice.connection_check.run import End, look
+from sluice.core.error_codes import ErrorCode
+from tests.support.raising import raising
+
+
+@pytest.fixture
+def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[End]:
+    """Those of the only role whose platform file is here."""
+    found: list[End] = []
+    (tmp_path / "airflow.toml").touch()
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+
+    def check(
+        roles: Sequence[str], load: object, needs: Needs, further: Sequence[End], say: Callable[[str], None]
+    ) -> list[Row]:
+        assert list(roles) == ["airflow"]
+        return look([*found, *further], say)
+
+    monkeypatch.setattr(checking, "check", check)
+    monkeypatch.setattr(needing, "needs", lambda specs: Needs([], tables={}))
+    monkeypatch.setattr(CheckConnectionsOperator, "log", logging.getLogger(__name__))
+    return found
+
+
+def run() -> dict[str, int]:
+    return CheckConnectionsOperator(task_id="check_connections").execute(cast("Any", {}))
+
+
+def nothing(rows: list[Row]) -> None:
+    """It is well."""
+
+
+def test_the_table_is_in_the_log(ends: list[End], caplog: pytest.LogCaptureFixture) -> None:
+    ends.append(End(Row("airflow", "kafka", "broker:9092", remarks=["1 right too many: x"]), nothing))
+    with caplog.at_level(logging.INFO):
+        assert run() == {"ends": 1, "remarks": 1}
+    assert "airflow  kafka  broker:9092" in caplog.text
+    assert "remark: airflow kafka broker:9092: 1 right too many: x" in caplog.text
+    assert "not looked at: producer" in caplog.text
+
+
+def test_a_problem_fails_it_with_one_line(ends: list[End], caplog: pytest.LogCaptureFixture) -> None:
+    ends.append(End(Row("airflow", "kafka", "broker:9092", problems=["it ended. Fix: renew it"]), nothing))
+    ends.append(End(Row("airflow", "s3", "there"), nothing))
+    with raising(AirflowFailException) as caught:
+        run()
+    reason = "1 of 2 ends failed: airflow kafka broker:9092: it ended. Fix: renew it"
+    assert str(caught.value) == f"{ErrorCode.CONNECTION_FINDING} {reason}"
+
+
+def test_a_connection_that_airflow_lacks_is_its_own_row(
+    ends: list[End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(name: str) -> Any:
+        raise AirflowFailException(f"SLU-102 connection {name!r} not found. Fix: add it")
+
+    monkeypatch.setattr(needing, "needs", lambda specs: Needs([], tables={"results": ["t"]}))
+    monkeypatch.setattr(connections, "get", gone)
+    ends.append(End(Row("airflow", "s3", "there"), nothing))
+    with raising(AirflowFailException, "1 of 2 ends", "connection 'results' not found"):
+        run()

@@ -1,0 +1,67 @@
+"""Certificates of files, and how a section declares them."""
+
+from __future__ import annotations
+
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import jwt
+import pytest
+
+from sluice.config.platform_sections.kafka import Kafka
+from sluice.connection_check.probing.tls import Tls, read_files, servers
+from sluice.connection_check.probing.web import static_token
+from sluice.connection_check.rows import Row, judge
+from tests.support.certificates import Authority
+
+
+def signed(claims: dict[str, int]) -> str:
+    return jwt.encode({**claims}, "a key of 32 characters or of more of them", algorithm="HS256")
+
+
+def test_hosts_and_ports_of_a_list() -> None:
+    assert list(servers("a:9092, b:9093,[::1]:9094")) == [("a", 9092), ("b", 9093), ("::1", 9094)]
+
+
+def test_each_sections_own_names() -> None:
+    kafka = Kafka("a:1", "SSL", ssl_ca_location="ca", ssl_certificate_location="c", ssl_key_location="k")
+    assert Tls.declared(kafka) == Tls("ca", "c", "k")
+    options = {"ssl_ca": "ca", "ssl_cert": "c", "ssl_key": "k"}
+    assert Tls.declared(options, names_host=False) == Tls("ca", "c", "k", names_host=False)
+    assert Tls.declared(object()) == Tls()
+    assert "secret" not in repr(Tls(key_password="secret"))
+
+
+def test_the_ends_of_files(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("consumer", valid=timedelta(hours=20))
+    row = Row("consumer", "kafka", "there")
+    read_files(row, Tls(str(authority.ca), str(certificate), str(key)))
+    assert row.own is not None
+    assert row.authority is not None
+    assert row.own.ends == pytest.approx(time.time() + 20 * 3600, abs=60)
+    judge(row, time.time())
+    # It had two days and 20 hours.
+    assert "own certificate ends in " in row.problems[0]
+    assert str(row.authority.ends) == str(row.authority.begins + 3 * 86400)
+
+
+def test_a_file_that_is_none_is_named(tmp_path: Path) -> None:
+    other = tmp_path / "ca.pem"
+    other.write_text("-----BEGIN CERTIFICATE-----\n")
+    row = Row("consumer", "kafka", "there")
+    read_files(row, Tls(str(other), str(tmp_path / "gone.crt")))
+    own, ca = row.problems
+    assert "gone.crt: No such file" in own
+    assert "CA" in ca
+    assert str(other) in ca
+
+
+def test_the_end_of_a_declared_token() -> None:
+    assert static_token("no-jwt") is None
+    now = int(time.time())
+    found = static_token(signed({"exp": now + 60, "iat": now - 60}))
+    assert found is not None
+    assert (found.begins, found.ends) == (now - 60, now + 60)
+    assert static_token(signed({"iat": now})) is None
