@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
@@ -28,7 +29,7 @@ from sluice.config.platform_sections.s3 import S3, Source
 from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.config.reading import files
 from sluice.config.reading import toml as config
-from sluice.config.reading.references import AirflowSecrets, References
+from sluice.config.reading.references import AirflowSecrets, References, named_files
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import check_url
 
@@ -139,3 +140,28 @@ def load(
     if platform.role != role:
         raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")
     return platform
+
+
+# What of a file changes with its content: path, number, change in ns and bytes.
+Stamp = tuple[tuple[str, int, int, int], ...]
+
+
+def stamp(role: str, environ: Mapping[str, str] | None = None) -> Stamp:
+    """Another one when the file of ``role``, or a file to which it refers, was replaced or changed. For a
+    process that stays: what it opened by the earlier content is to be opened again. A file that cannot be
+    read is one of no bytes, as who reads it says."""
+    folder = (os.environ if environ is None else environ).get(DIRECTORY_VARIABLE, "")
+    path = f"{folder}/{role}.toml"
+    try:
+        named = [*named_files(config.toml(files.regular(path)[0].decode(), path))]
+    except (OSError, ValueError):
+        named = []
+    return tuple(map(_stamp_of, (path, *named)))
+
+
+def _stamp_of(path: str) -> tuple[str, int, int, int]:
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a text
+    except (OSError, ValueError):
+        return path, 0, 0, 0
+    return path, found.st_ino, found.st_mtime_ns, found.st_size

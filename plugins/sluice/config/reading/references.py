@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,6 +78,15 @@ class References:
 def is_reference(value: Any, kind: str) -> bool:
     """Whether a value of TOML has the form of a reference of this kind."""
     return isinstance(value, Mapping) and list(value) == [kind] and isinstance(value[kind], str)
+
+
+def named_files(document: Any) -> Iterator[str]:
+    """The files to which a document of TOML refers."""
+    if is_reference(document, FILE):
+        yield document[FILE]
+    elif isinstance(document, Mapping):
+        for element in document.values():
+            yield from named_files(element)
 
 
 def _checked(reference: Mapping[str, Any], where: str) -> tuple[str, str]:

@@ -101,7 +101,9 @@ def main(arguments: list[str]) -> int:
         raise ConfigError(
             f"the platform file of role {ROLE!r} has no [observer]. Fix: add it, with url and token"
         )
-    observer = StreamObserver(lambda: streams.load_valid().specs, open_clients)
+    observer = StreamObserver(
+        lambda: streams.load_valid().specs, open_clients, stamp=lambda: platforms.stamp(ROLE)
+    )
     server = Server((given.host, given.port), access.token, observer)
     threading.Thread(target=server.serve_forever, name="http", daemon=True).start()
     log.info("observing; serving host=%s port=%d", given.host, given.port)

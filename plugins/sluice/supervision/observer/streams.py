@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
 
 from sluice.config.reading.toml import ConfigError
@@ -41,7 +41,8 @@ class StreamObserver:
     """Observes the components of the ``declared`` streams every ``cycle_seconds``.
 
     ``clients``: opens those of one observation at a time, which are used again; may raise ConfigError and
-    ClientError, and is then asked again.
+    ClientError, and is then asked again. ``stamp``: clients that were opened when it was another one are not
+    used again.
     """
 
     def __init__(
@@ -52,13 +53,15 @@ class StreamObserver:
         cycle_seconds: float = CYCLE_SECONDS,
         late_seconds: float = LATE_SECONDS,
         clock: Callable[[], float] = time.time,
+        stamp: Callable[[], Hashable] = lambda: None,
     ) -> None:
-        self._declared, self._open = declared, clients
+        self._declared, self._open, self._stamp = declared, clients, stamp
         self.cycle_seconds, self._late_seconds, self._clock = cycle_seconds, late_seconds, clock
         self._components: dict[tuple[str, str], ObservedComponent] = {}
         self._end = threading.Event()
         self._observed_at = time.monotonic()
-        self._idle: list[Clients] = []
+        # Each with the stamp at which it was opened.
+        self._idle: list[tuple[Hashable, Clients]] = []
         self._abandoned: list[_Run] = []
 
     def lives(self, stream: str) -> dict[str, Live]:
@@ -135,7 +138,8 @@ class StreamObserver:
             run.asking = system
 
         try:
-            run.clients = self._borrow()
+            stamp = self._stamp()
+            run.clients = self._borrow(stamp)
             component.observe(run.number, run.clients, self._clock(), unreachable, asking)
             self._observed_at = time.monotonic()
         except (ClientError, ConfigError) as error:
@@ -150,13 +154,16 @@ class StreamObserver:
             slots.release()
             if run.clients is not None:
                 # Also an abandoned run's, now that it has returned.
-                self._idle.append(run.clients)
+                self._idle.append((stamp, run.clients))
 
-    def _borrow(self) -> Clients:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            return self._open()
+    def _borrow(self, stamp: Hashable) -> Clients:
+        while True:
+            try:
+                opened_at, clients = self._idle.pop()
+            except IndexError:
+                return self._open()
+            if opened_at == stamp:
+                return clients
 
 
 def _left(deadline: float) -> float:

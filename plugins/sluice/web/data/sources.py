@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -13,6 +13,7 @@ from sluice import airflow_secrets
 from sluice.catalog_check.status import CatalogStatus, status
 from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.clients.s3.requests import QUICK
+from sluice.config import platform as platforms
 from sluice.config.platform_sections.catalog import SQL
 from sluice.config.stream import StreamSpec
 from sluice.config.streams import Declared, load_valid
@@ -21,7 +22,7 @@ from sluice.ledger.keys import EVENTS, history_name
 from sluice.supervision.observer.client import ObserverClient
 from sluice.supervision.observer.component_view import LastCheck
 from sluice.supervision.observer.live import Live
-from sluice.systems import Systems
+from sluice.systems import ROLE, Systems
 from sluice.web.data.airflow_db import (
     LoadRun,
     OpenApproval,
@@ -55,6 +56,8 @@ EVENTS_SECONDS, MAX_EVENTS, MAX_DOCUMENTS = 30.0, 30, 2000
 DECLARED_SECONDS = 10.0
 # A request to the registry for each version that is shown, for all viewers.
 SCHEMA_SECONDS = 30.0
+# A secret that was replaced is used after so long.
+STAMP_SECONDS = 10.0
 # What was found of the catalog changes when a consumer starts.
 CATALOG_SECONDS = 300.0
 # For its connection, the next part of its answer, and all of it.
@@ -240,7 +243,15 @@ class Sources:
         return entry.get()
 
 
-@cache
+_stamp = TtlCache(lambda: platforms.stamp(ROLE), STAMP_SECONDS)
+
+
 def sources() -> Sources:
-    """The API server's one instance."""
+    """The API server's one instance; another one when its platform file, or a file to which that refers, has
+    changed."""
+    return _sources(_stamp.get())
+
+
+@lru_cache(maxsize=1)
+def _sources(_: platforms.Stamp) -> Sources:
     return Sources()

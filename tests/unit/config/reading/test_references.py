@@ -52,6 +52,25 @@ def test_a_file_is_read_again_with_the_platform_file(private: Callable[..., Path
     assert read(reference).s3.secret_key == "next"
 
 
+def test_a_process_that_stays_sees_a_change_of_the_file_and_of_what_it_refers_to(
+    private: Callable[..., Path], tmp_path: Path
+) -> None:
+    environ = {platform.DIRECTORY_VARIABLE: str(tmp_path)}
+    file, secret = tmp_path / "reader.toml", private()
+    nothing = platform.stamp("reader", environ)
+    file.write_text(f'[s3]\nsecret_key = {{ file = "{secret}" }}\n')
+    written = platform.stamp("reader", environ)
+    assert nothing != written == platform.stamp("reader", environ)
+    # As Kubernetes replaces it, and programs that write it completely or not at all.
+    (tmp_path / "next").write_text(VALUE)
+    (tmp_path / "next").rename(secret)
+    assert platform.stamp("reader", environ) != written
+    secret.unlink()
+    gone = platform.stamp("reader", environ)
+    file.write_text("[s3")
+    assert platform.stamp("reader", environ) != gone, "no TOML"
+
+
 def test_a_file_may_be_a_link_as_kubernetes_mounts_it(private: Callable[..., Path], tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(private())
     assert read(f'{{ file = "{tmp_path / "link"}" }}').s3.secret_key == VALUE

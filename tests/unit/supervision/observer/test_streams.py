@@ -94,6 +94,18 @@ def world() -> World:
     return World()
 
 
+def test_clients_of_an_earlier_platform_file_are_not_used_again(world: World) -> None:
+    stamps = iter([1, 1, 2, 2])
+    world.observer = StreamObserver(
+        lambda: world.specs, world.open, clock=lambda: world.now, stamp=lambda: next(stamps)
+    )
+    opened = []
+    for _ in range(4):
+        world.cycle()
+        opened.append(world.opened)
+    assert opened == [1, 1, 2, 2]
+
+
 def test_before_the_first_cycle_nothing_is_known(world: World) -> None:
     assert world.live("x").at is None
 

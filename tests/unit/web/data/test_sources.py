@@ -18,7 +18,7 @@ from sluice.clients.kafka.query_progress import ProgressSnapshot
 from sluice.clients.lake.results.table import Results
 from sluice.clients.registry.client import RegistryClient
 from sluice.config import streams
-from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.platform import DIRECTORY_VARIABLE, stamp
 from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.reading.toml import ConfigError
@@ -26,6 +26,7 @@ from sluice.core.errors import Unreachable
 from sluice.core.registry.errors import RegistryUnreachable
 from sluice.systems import Systems
 from sluice.web.data import sources as module
+from sluice.web.data.cache import TtlCache
 from tests.support import lake as lakes
 from tests.support.pages import (
     QUERY,
@@ -176,3 +177,17 @@ def test_the_catalog_is_asked_once_for_many_pages_and_a_database_not_at_all(
     assert len(texts) == 1
     assert asked == (["sluice_check"] if kind == "rest" else [])
     assert made.catalog().is_broken is (kind == "rest")
+
+
+def test_a_secret_that_was_replaced_is_read_by_new_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    # Not cached for seconds.
+    monkeypatch.setattr(module, "_stamp", TtlCache(lambda: stamp("airflow"), 0.0))
+    (tmp_path / "key").write_text("first")
+    (tmp_path / "airflow.toml").write_text(f'[s3]\nsecret_key = {{ file = "{tmp_path / "key"}" }}\n')
+    made = module.sources()
+    assert module.sources() is made
+    (tmp_path / "key").write_text("the second")
+    assert module.sources() is not made
