@@ -19,7 +19,7 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
-from local.runtime.ports import free_ports, free_range
+from local.runtime.ports import HOST, free_ports, free_range
 from local.runtime.supervisord import render
 from local.services import postgres
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator, mail_ends
@@ -97,6 +97,17 @@ def test_mariadb_tells_the_rights_of_its_users(services: Services) -> None:
     assert rows["consumer"].rights.asked == 5
     assert [row.rights.excess for row in rows.values()] == [(), ()]
     assert all(row.clock is not None and abs(row.clock) < 5 for row in rows.values())
+    reader = f"lake_reader@'{HOST}'"
+    services.mysql.run(f"grant update on lake.iceberg_tables to {reader}")
+    assert row_of(services.on_mysql("reader"), "lake.catalog").rights.excess == (
+        "UPDATE on table iceberg_tables",
+    )
+    services.mysql.run(
+        f"revoke update on lake.iceberg_tables from {reader}", "revoke select on lake.* from " + reader
+    )
+    seen = row_of(services.on_mysql("reader"), "lake.catalog")
+    services.mysql.run(f"grant select on lake.* to {reader}")
+    assert failures([seen])
 
 
 def test_the_registry_takes_the_login_of_each_role(services: Services) -> None:
