@@ -32,12 +32,20 @@ class Authority:
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
 
     def issue(
-        self, name: str, *, file: str = "", passphrase: str = "", valid: timedelta = timedelta(days=1)
+        self,
+        name: str,
+        *,
+        file: str = "",
+        passphrase: str = "",
+        valid: timedelta = timedelta(days=1),
+        host: str = "localhost",
     ) -> tuple[Path, Path]:
-        """Files with a certificate for ``name`` and 127.0.0.1, and with its key; replaced if they are there.
-        ``valid``: until when, from now."""
+        """Files with a certificate for ``name`` and ``host``, and with its key; replaced if they are there.
+        ``valid``: until when, from now; ``host``: localhost is 127.0.0.1 too."""
         key = ec.generate_private_key(ec.SECP256R1())
-        hosts = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+        hosts: list[x509.GeneralName] = [x509.DNSName(host)]
+        if host == "localhost":
+            hosts.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
         certificate = (
             self._builder(_name(name), key.public_key(), valid)
             .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
@@ -54,6 +62,8 @@ class Authority:
         for path, content in contents.items():
             part = path.with_suffix(".part")
             part.write_bytes(content)
+            # libpq reads no key that others may read.
+            part.chmod(0o600)
             part.rename(path)
         first, second = contents
         return first, second

@@ -33,6 +33,7 @@ from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.lake import tables
 from spark_jobs.common.lake.iceberg import MAIN, IcebergTable
+from spark_jobs.common.spark.login import s3 as s3_login
 from spark_jobs.common.spark.session import catalog_options, log_in_to_glue
 from tests.support import glue_server
 from tests.support.catalogs import SIGNED
@@ -80,6 +81,7 @@ class Stream:
         for key, value in catalog_options(consumer).items():
             self.spark.conf.set(key, value)
         log_in_to_glue(self.spark, consumer)
+        s3_login.log_in(self.spark, consumer)
         tables.ensure(self.spark, self.spec, self.record())
         self.started: list[ConsumerRun] = []
         # Kept: one without a reference is gone before it has answered.

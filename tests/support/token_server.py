@@ -38,7 +38,8 @@ class TokenServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                self._answer(200, server.keys())
+                is_keys = self.path == "/jwks"
+                self._answer(200, server.keys() if is_keys else server.discovery())
 
             def do_POST(self) -> None:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -65,6 +66,14 @@ class TokenServer:
     @property
     def keys_url(self) -> str:
         return f"http://127.0.0.1:{self._http.server_address[1]}/jwks"
+
+    @property
+    def discovery_url(self) -> str:
+        return f"http://127.0.0.1:{self._http.server_address[1]}/.well-known/openid-configuration"
+
+    def discovery(self) -> dict[str, Any]:
+        """As OpenID Connect's clients look for the rest."""
+        return {"issuer": ISSUER, "jwks_uri": self.keys_url, "token_endpoint": self.url}
 
     def stop(self) -> None:
         self._http.shutdown()

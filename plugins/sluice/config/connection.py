@@ -18,10 +18,15 @@ POSTGRESQL, MYSQL = "postgresql", "mysql"
 # Airflow's type of a connection -> ours. MariaDB speaks MySQL's protocol.
 KINDS = {"postgres": POSTGRESQL, "postgresql": POSTGRESQL, "mysql": MYSQL, "mariadb": MYSQL}
 PORTS = {POSTGRESQL: 5432, MYSQL: 3306}
-# Options of the driver for encryption. None that could change a timeout or the time zone, and no secret.
+# Options of the driver for encryption. None that could change a timeout or the time zone.
 OPTIONS = {
     POSTGRESQL: ("sslmode", "sslrootcert", "sslcert", "sslkey", "target_session_attrs"),
     MYSQL: ("ssl_ca", "ssl_cert", "ssl_key", "ssl_check_hostname", "ssl_disabled"),
+}
+# Certificate, key, and the key's passphrase. The last is a secret, and so no option.
+CERTIFICATE = {
+    POSTGRESQL: postgresql.CERTIFICATE_FIELDS,
+    MYSQL: ("ssl_cert", "ssl_key", "ssl_key_password"),
 }
 # The longest a statement may take, with the wait for a lock.
 STATEMENT_SECONDS = 120
@@ -32,7 +37,8 @@ ANSWER_SECONDS = STATEMENT_SECONDS + 30
 @dataclass(frozen=True)
 class Database:
     """``kind``: ``postgresql``, or ``mysql`` for MySQL and MariaDB; ``options``: keys of OPTIONS. ``host``,
-    ``port``: of the server; ``username``, ``password``: the login to ``database``."""
+    ``port``: of the server; ``username``, ``password``: the login to ``database``; ``key_password``: the
+    passphrase of the key among the options."""
 
     kind: str
     host: str
@@ -41,13 +47,21 @@ class Database:
     username: str
     password: str = field(repr=False)
     options: dict[str, str] = field(default_factory=dict)
+    key_password: str = field(default="", repr=False)
 
     @property
     def where(self) -> str:
         return f"database {self.database} at {self.host}:{self.port}"
 
+    @property
+    def certificate(self) -> tuple[str, str, str]:
+        """Paths of certificate and key, and the key's passphrase; empty texts for what there is not."""
+        certificate, key, _ = (self.options.get(name, "") for name in CERTIFICATE[self.kind])
+        return certificate, key, self.key_password
+
     def sqlalchemy(self) -> dict[str, Any]:
-        """Keyword arguments for ``sqlalchemy.create_engine(…)``; clients.databases.postgresql is imported.
+        """Keyword arguments for ``sqlalchemy.create_engine(…)``; clients.databases.postgresql and, for a
+        client's certificate, clients.databases.certificates are imported.
 
         At most one connection, with timeouts, in UTC, strict about values; errors without rows' values.
         """
@@ -55,7 +69,16 @@ class Database:
 
         drivers = {POSTGRESQL: "postgresql+psycopg2", MYSQL: "mysql+pymysql"}
         settings = {POSTGRESQL: self._postgresql, MYSQL: self._mysql}
-        deadline = {"plugins": [postgresql.PLUGIN], postgresql.DEADLINE_KEY: ANSWER_SECONDS}
+        plugins = []
+        further: dict[str, Any] = {}
+        if self.kind == POSTGRESQL:
+            # PyMySQL has a deadline of its own.
+            plugins.append(postgresql.PLUGIN)
+            further[postgresql.DEADLINE_KEY] = ANSWER_SECONDS
+        if self.certificate[0] or self.kind == MYSQL:
+            plugins.append(postgresql.CERTIFICATE_PLUGIN)
+            further[postgresql.CERTIFICATE_KEY] = self.certificate
+        named = {key: value for key, value in self.options.items() if key not in CERTIFICATE[self.kind]}
         return {
             "url": URL.create(
                 drivers[self.kind],
@@ -64,7 +87,7 @@ class Database:
                 host=self.host,
                 port=self.port,
                 database=self.database,
-                query=self.options | self._ssl(),
+                query=named | self._ssl(),
             ),
             "connect_args": settings[self.kind](),
             # The same on both; rows that are read twice in a transaction are locked.
@@ -73,8 +96,8 @@ class Database:
             "max_overflow": 0,
             "pool_pre_ping": True,
             "hide_parameters": True,
-            # PyMySQL has a deadline of its own.
-            **(deadline if self.kind == POSTGRESQL else {}),
+            "plugins": plugins,
+            **further,
         }
 
     def _ssl(self) -> dict[str, str]:
@@ -111,9 +134,10 @@ class Database:
 def parse(text: str, where: str) -> Database:
     """Raises ConfigError naming ``where`` and the key, never the password."""
     data = config.toml(text, where)
-    if not isinstance(data.get("password", ""), str):
-        # The general message would show the value.
-        raise ConfigError(f"{where}: password is not a text. Fix: put it into quotes")
+    for key in ("password", "key_password"):
+        if not isinstance(data.get(key, ""), str):
+            # The general message would show the value.
+            raise ConfigError(f"{where}: {key} is not a text. Fix: put it into quotes")
     return _checked(build(Database, data, where), where)
 
 
@@ -135,13 +159,21 @@ def from_connection(connection: Any, name: str) -> Database:
         )
     host, schema = connection.host or "", connection.schema or ""
     login, password = connection.login or "", connection.password or ""
+    extra = dict(connection.extra_dejson)
+    secret = extra.pop(CERTIFICATE[kind][2], "")
+    if not isinstance(secret, str):
+        # A message that shows the value is for others.
+        raise ConfigError(f"{where}: option {CERTIFICATE[kind][2]} is no text. Fix: put it into quotes")
     fields = {"host": host, "schema (the database's name)": schema, "login": login, "password": password}
+    if extra.get(CERTIFICATE[kind][0]):
+        # A server may go by the certificate alone.
+        del fields["password"]
     for key, value in fields.items():
         if not value:
             raise ConfigError(f"{where}: {key} is empty. Fix: fill it in")
     port = PORTS[kind] if connection.port is None else connection.port
-    options = _options(kind, connection.extra_dejson, where)
-    return _checked(Database(kind, host, port, schema, login, password, options), where)
+    options = _options(kind, extra, where)
+    return _checked(Database(kind, host, port, schema, login, password, options, secret), where)
 
 
 def _options(kind: str, extra: Mapping[str, Any], where: str) -> dict[str, str]:
@@ -159,7 +191,8 @@ def _options(kind: str, extra: Mapping[str, Any], where: str) -> dict[str, str]:
 
 
 def _unknown_option(kind: str, key: str, where: str) -> ConfigError:
-    return ConfigError(f"{where}: option {key!r} is unknown; options are {', '.join(OPTIONS[kind])}")
+    known = ", ".join((*OPTIONS[kind], CERTIFICATE[kind][2]))
+    return ConfigError(f"{where}: option {key!r} is unknown; options are {known}")
 
 
 def _checked(database: Database, where: str) -> Database:
@@ -180,9 +213,12 @@ def _checked(database: Database, where: str) -> Database:
 def _check_ssl(database: Database, where: str) -> None:
     """Raise ConfigError if the connection to another machine may be in plain text without a declaration."""
     options = database.options
+    files = dict(zip(CERTIFICATE[database.kind], database.certificate, strict=True))
     if database.kind == POSTGRESQL:
         mode, ca = options.get("sslmode", ""), options.get("sslrootcert", "")
         postgresql.check_ssl(where, database.host, mode, ca, ("sslmode", "sslrootcert"))
+        is_encrypted = postgresql.ssl_mode(database.host, mode) != postgresql.DISABLE
+        postgresql.check_certificate(where, is_encrypted, files)
         return
     is_disabled = options.get("ssl_disabled", "").lower()
     if is_disabled not in ("", "true") or (is_disabled and "ssl_ca" in options):
@@ -198,3 +234,4 @@ def _check_ssl(database: Database, where: str) -> None:
             f"{where}: ssl_ca is missing, and {database.host} is another machine. Fix: give the path of a "
             "PEM file with its CA, or, in a network that you trust, write ssl_disabled = true"
         )
+    postgresql.check_certificate(where, not is_disabled, files)

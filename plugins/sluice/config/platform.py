@@ -15,6 +15,7 @@ from sluice.config.platform_sections import (
     lake,
     metrics,
     registry,
+    s3,
     signing,
 )
 from sluice.config.platform_sections.checkpoints import Checkpoints
@@ -78,6 +79,8 @@ def parse(text: str, where: str, references: References | None = None) -> Platfo
     if platform.role not in ROLES:
         raise ConfigError(f"{where}: role {platform.role!r} is unknown; roles are {', '.join(ROLES)}")
     kafka.check(platform.kafka, where)
+    s3.check(platform.s3, where)
+    glue.check_login(platform.lake.catalog, platform.s3, f"{where}: [lake.catalog]")
     checkpoints.check(platform.checkpoints, where)
     if platform.metrics:
         metrics.check(platform.metrics, where)
@@ -92,8 +95,6 @@ def parse(text: str, where: str, references: References | None = None) -> Platfo
     urls = {f"feeds {stream}": url for stream, url in platform.feeds.items()}
     if platform.supervisor:
         urls["supervisor url"] = platform.supervisor.url
-    if platform.s3.endpoint:
-        urls["s3 endpoint"] = platform.s3.endpoint
     for key, url in urls.items():
         check_url(url, f"{where}: {key}")
     return platform

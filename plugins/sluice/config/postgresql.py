@@ -5,6 +5,7 @@ libpq (psycopg2, PyIceberg, SQLAlchemy) and the JDBC driver (Iceberg in Spark) t
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from sluice.config.reading.toml import ConfigError
@@ -17,6 +18,10 @@ VERIFYING = frozenset({"verify-ca", VERIFY_FULL})
 CONNECT_SECONDS = 5
 # SQLAlchemy's plugin of sluice.clients.databases.postgresql, and its argument: seconds for an answer.
 PLUGIN, DEADLINE_KEY = "sluice_deadline", "deadline_seconds"
+# That of sluice.clients.databases.certificates, and its arguments in a URL, as libpq calls them, or as one of
+# an engine. The passphrase is in no URL that an engine shows.
+CERTIFICATE_PLUGIN, CERTIFICATE_KEY = "sluice_certificate", "client_certificate"
+CERTIFICATE_FIELDS = ("sslcert", "sslkey", "sslpassword")
 # The kernel's probes find a host or network that is gone, after 30 + 3 x 10 s.
 KEEPALIVES = {"keepalives_idle": 30, "keepalives_interval": 10, "keepalives_count": 3}
 # Data that the host does not acknowledge.
@@ -45,6 +50,23 @@ def check_ssl(where: str, host: str, mode: str, ca: str, keys: tuple[str, str]) 
         raise ConfigError(
             f"{where}: {ca_key} is missing, and {mode_key} is {found!r}{by}. Fix: give the path of a PEM "
             f'file with its CA, or, in a network that you trust, write {mode_key} = "{DISABLE}"'
+        )
+
+
+def check_certificate(where: str, is_encrypted: bool, files: Mapping[str, str]) -> None:
+    """Raise ConfigError for a client's certificate that would not be sent. ``files``: certificate, key and
+    passphrase, each under the name of its key."""
+    certificate, key, passphrase = files
+    for name in (key, passphrase):
+        if files[name] and not files[certificate]:
+            raise ConfigError(
+                f"{where}: {name} is there, and {certificate} is missing. Fix: add the certificate, or "
+                f"remove {name}"
+            )
+    if files[certificate] and not is_encrypted:
+        raise ConfigError(
+            f"{where}: {certificate} is there, and the connection is not encrypted. Fix: encrypt it, or "
+            f"remove {certificate}"
         )
 
 

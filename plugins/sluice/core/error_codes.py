@@ -40,6 +40,7 @@ class ErrorCode(StrEnum):
     S3_UNREACHABLE = "SLU-211", "S3 unreachable"
     S3_PERMISSION = "SLU-212", "S3 permission denied"
     OBJECT_NOT_FOUND = "SLU-213", "Object not found"
+    S3_LOGIN = "SLU-214", "S3 login refused"
     CATALOG_UNREACHABLE = "SLU-221", "Catalog unreachable"
     TABLE_NOT_FOUND = "SLU-222", "Table not found in the lake"
     TABLE_LOST = "SLU-223", "Table lost by the catalog"
@@ -52,6 +53,7 @@ class ErrorCode(StrEnum):
     DATABASE_UNREACHABLE = "SLU-231", "Database of a sink unreachable"
     DATABASE_REFUSED = "SLU-232", "Database of a sink refused the request"
     DATABASE_TABLE = "SLU-233", "Table of a sink missing or different"
+    DATABASE_LOGIN = "SLU-234", "Login to a sink's database refused"
     NOT_DELIVERED = "SLU-241", "Notification not delivered"
     KUBERNETES_UNREACHABLE = "SLU-251", "Kubernetes unreachable"
     KUBERNETES_REFUSED = "SLU-252", "Kubernetes refused the request"
@@ -61,6 +63,7 @@ class ErrorCode(StrEnum):
     SCHEMA_REFUSED = "SLU-264", "Registered schema cannot be used"
     REGISTRY_CHANGED = "SLU-265", "Kept schema is another one or damaged"
     SCHEMA_INCOMPATIBLE = "SLU-266", "Schema incompatible with its subject"
+    REGISTRY_LOGIN = "SLU-267", "Schema registry login refused"
     CONNECTION_FINDING = "SLU-281", "Connection check has findings"
     REQUEST_REFUSED = "SLU-290", "Request refused"
     # Sources and records.
@@ -137,8 +140,17 @@ class ErrorCode(StrEnum):
     DRILL_FAILED = "SLU-804", "Drill failed"
 
 
-# A login is refused: the process ends with exits.LOGIN_REFUSED.
-LOGINS = frozenset({ErrorCode.KAFKA_LOGIN, ErrorCode.CATALOG_LOGIN})
+# A system does not let this one in, or is not the one that its certificate must name: corrected by a person,
+# and not by a restart.
+LOGINS = frozenset(
+    {
+        ErrorCode.KAFKA_LOGIN,
+        ErrorCode.S3_LOGIN,
+        ErrorCode.CATALOG_LOGIN,
+        ErrorCode.DATABASE_LOGIN,
+        ErrorCode.REGISTRY_LOGIN,
+    }
+)
 # A further attempt finds the same.
 PERMANENT = frozenset(
     {

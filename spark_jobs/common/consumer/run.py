@@ -17,6 +17,7 @@ from sluice.clients.catalogs.vended import client_of
 from sluice.clients.kafka.consumers import topic_offsets
 from sluice.clients.kafka.login.properties import check_token
 from sluice.clients.registry.schemas import RegistrySchemas
+from sluice.clients.s3.login.credentials import check_login
 from sluice.config import platform as platforms
 from sluice.config import streams
 from sluice.config.platform_sections.lake import CATALOG
@@ -45,6 +46,7 @@ from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.failures import LakeFileMissing
 from spark_jobs.common.spark.functions import function
 from spark_jobs.common.spark.guarded_query import GuardedQuery
+from spark_jobs.common.spark.login import s3 as s3_login
 from spark_jobs.common.spark.pandas import leave_out_pandas
 from spark_jobs.common.spark.process import run_process
 
@@ -70,7 +72,7 @@ def run(name: str) -> int:
 
     def consume(stop: threading.Event) -> None:
         spec, platform = streams.load(name), platforms.load("consumer")
-        with explained(platform.kafka), login.explained(platform):
+        with explained(platform.kafka), login.explained(platform), s3_login.explained(platform):
             _consume(spec, platform, stop)
 
     return run_process(f"the consumer of {name}", consume)
@@ -218,7 +220,7 @@ class ConsumerRun(GuardedQuery):
         super().__init__(writer.batch)
         self._writer = writer
         self._next_check = self._next_login_check = monotonic() + CHECK_SECONDS
-        self._kafka = platform.kafka
+        self._platform = platform
         options = session.kafka_source_options(platform.kafka) | {
             "subscribe": spec.topic.name,
             "startingOffsets": json.dumps({spec.topic.name: positions}),
@@ -250,10 +252,11 @@ class ConsumerRun(GuardedQuery):
         self._writer.raise_failure([error] if error else [], stopping=stop.is_set())
 
     def _check_login(self) -> None:
-        # Java's clients wait for a token for minutes, and say nothing.
+        # Java's clients wait for a token, and for credentials, for minutes, and say nothing.
         if monotonic() >= self._next_login_check:
             self._next_login_check = monotonic() + CHECK_SECONDS
-            check_token(self._kafka)
+            check_token(self._platform.kafka)
+            check_login(self._platform.s3)
 
     def _check_while_idle(self) -> None:
         # A catalog that was restored, or a group whose offsets expired, would wait for the next records.

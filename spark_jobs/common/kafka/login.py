@@ -10,8 +10,9 @@ from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.responses import Moving
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import LOGINS, code_of
 from sluice.core.errors import ClientError
-from spark_jobs.common.spark.failures import Fenced, Unrecoverable
+from spark_jobs.common.spark.failures import Fenced, Unrecoverable, known
 
 # For an answer of a broker that is there: it delays those that refuse.
 PROBE_SECONDS = 10.0
@@ -23,9 +24,12 @@ def explained(kafka: Kafka) -> Iterator[None]:
     say so in many ways, some of them only that the time is over."""
     try:
         yield
-    except (Fenced, ConfigError, Unrecoverable, LoginRefused):
+    except (Fenced, ConfigError, Unrecoverable):
         raise
     except Exception as error:
+        # Another system's refusal is not Kafka's.
+        if code_of(known(error)) in LOGINS:
+            raise
         if found := refusal(kafka):
             raise found from error
         raise

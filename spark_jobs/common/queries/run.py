@@ -7,10 +7,12 @@ import threading
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
+from time import monotonic
 from typing import NoReturn
 
 from pyspark.sql import SparkSession
 
+from sluice.clients.s3.login.credentials import check_login
 from sluice.config import connection, streams
 from sluice.config import platform as platforms
 from sluice.config.platform import Platform
@@ -37,10 +39,13 @@ from spark_jobs.common.sinks.jdbc import JdbcSink
 from spark_jobs.common.sinks.kafka import KafkaSink
 from spark_jobs.common.spark import progress_listener, session
 from spark_jobs.common.spark.failures import Fenced
+from spark_jobs.common.spark.login import s3 as s3_login
 from spark_jobs.common.spark.process import run_process
 
 WAIT_SECONDS = 5.0
 CHECK_SECONDS = 1.0
+# Between two looks at a login to S3 that ends.
+LOGIN_SECONDS = 10.0
 
 
 def main(name: str, options: Sequence[str] = ()) -> int:
@@ -57,7 +62,7 @@ def _run(name: str, stop: threading.Event) -> None:
     spec = streams.load(name)
     check_no_debug_sinks(spec)
     platform = platforms.load("consumer")
-    with explained(platform.kafka), login.explained(platform):
+    with explained(platform.kafka), login.explained(platform), s3_login.explained(platform):
         _run_queries(spec, platform, stop)
 
 
@@ -189,7 +194,7 @@ class QueriesRun:
     def _watch(
         self, writer: QueryStateWriter, running: list[StreamingQueryRun], stop: threading.Event
     ) -> None:
-        watchdog = Watchdog()
+        watchdog, next_check = Watchdog(), monotonic() + LOGIN_SECONDS
         self._heartbeat.activity = lambda: None
         while all(query.is_active for query in running):
             stuck = [
@@ -204,6 +209,10 @@ class QueriesRun:
                 self._heartbeat.report(state, said, common_end_offsets(writer.states.values()))
             if stop.wait(CHECK_SECONDS):
                 return
+            if monotonic() >= next_check:
+                next_check = monotonic() + LOGIN_SECONDS
+                # Java's clients wait for credentials for minutes, and say nothing.
+                check_login(self._platform.s3)
 
 
 def uncorrected(states: Mapping[str, QueryState]) -> list[str]:

@@ -33,6 +33,12 @@ class SinkWriteFailed(RuntimeError):
     code = ErrorCode.SINK_WRITE_FAILED
 
 
+class SinkLoginRefused(SinkWriteFailed):
+    """A sink's database refuses the login, or is not verified: it goes on once that is corrected."""
+
+    code = ErrorCode.DATABASE_LOGIN
+
+
 @dataclass(frozen=True)
 class Target:
     """The ``sink`` of the ``query`` that ``stream`` declares as ``query_name``. ``stop`` ends the sink's

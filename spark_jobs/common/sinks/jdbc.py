@@ -20,11 +20,17 @@ from sqlalchemy.dialects import mysql, postgresql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the engine
-from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
+from sluice.clients.databases.errors import LOGIN_FIXES, TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.config.connection import POSTGRESQL, Database
 from sluice.core.queries.fence import FENCE_TABLE, fence_key
 from sluice.core.queries.result import VERSION
-from spark_jobs.common.sinks.base import RetryPolicy, SinkWriteFailed, Target, TransientError
+from spark_jobs.common.sinks.base import (
+    RetryPolicy,
+    SinkLoginRefused,
+    SinkWriteFailed,
+    Target,
+    TransientError,
+)
 from spark_jobs.common.sinks.fence import Fence
 
 # Rows, each with a value per column.
@@ -91,7 +97,6 @@ FIX = "repair it and restart the stream: nothing is lost"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _TIMESTAMPS = ("timestamp", "timestamp_ntz")
 _FIXES = {
-    DatabaseError.LOGIN: "check login and password of the Airflow connection {connection}",
     DatabaseError.DENIED: "give the user of the Airflow connection {connection} that right",
     DatabaseError.NO_DATABASE: "create it, or correct the schema of the Airflow connection {connection}",
     DatabaseError.NO_COLUMN: PROVISION + ", which says what differs",
@@ -230,6 +235,9 @@ class JdbcSink:
             if kind == DatabaseError.NO_TABLE:
                 missing = FENCE_TABLE if FENCE_TABLE in server_message(cause) else self._table
                 raise self._missing(missing) from cause
+            if kind in LOGIN_FIXES:
+                fix = f"{LOGIN_FIXES[kind]} {self._connection_id}"
+                raise SinkLoginRefused(f"{self.name}: {message}. Fix: {fix}") from cause
             fix = _FIXES[kind].format(connection=self._connection_id)
             raise SinkWriteFailed(f"{self.name}: {message}. Fix: {fix}") from cause
         except NoSuchTableError as error:

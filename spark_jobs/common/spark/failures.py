@@ -14,14 +14,18 @@ _IN_WORKER = re.compile(r"((?:spark_jobs|sluice)\.[\w.]+)\.(\w+): (.+)")
 _MISSING_FILE = re.compile(r"Location does not exist: (s3[an]?://\S+/(?:metadata|data)/\S+)")
 # Errors of a catalog's database, by the drivers of MariaDB and PostgreSQL; sinks have no other in Java.
 _SQL_ERROR = r"(?:java\.sql\.SQL\w*Exception|org\.postgresql\.util\.PSQLException): (?:\(conn=\d+\) )?"
+_MYSQL_DENIED = r"Access denied for user '[^']*'@'[^']*'"
 _SQL_REFUSED = re.compile(
-    rf"{_SQL_ERROR}((?:FATAL: |ERROR: )?(?:Access denied|\w+ command denied|Unknown database|"
-    r"permission denied|password authentication failed|no pg_hba\.conf entry).*)"
+    rf"{_SQL_ERROR}((?:FATAL: |ERROR: )?(?:{_MYSQL_DENIED} to database|\w+ command denied|"
+    r"Unknown database|permission denied).*)"
 )
-# Those of the login itself, and no right of it. MySQL says "Access denied" of both.
 _SQL_LOGIN = re.compile(
-    r"password authentication failed|no pg_hba\.conf entry|Access denied for user(?!.* to database)"
+    rf"{_SQL_ERROR}((?:FATAL: )?(?:{_MYSQL_DENIED}(?! to database)|\w+ authentication failed|"
+    r"no pg_hba\.conf entry|connection requires a valid client certificate).*)"
 )
+# Java's words for a server's answer to a client's certificate; and whose clients had it, by the stack.
+_ALERT = re.compile(r"(Received fatal alert: (?:unknown_ca|\w*certificate\w*).*)")
+CATALOG_CLIENT = re.compile(r"org\.postgresql\.|org\.mariadb\.|org\.apache\.iceberg\.(?:rest|jdbc)\.")
 _SQL_NOT_VERIFIED = re.compile(
     rf"{_SQL_ERROR}(.*(?:certification path|hostname verification failed|could not be verified by|"
     r"ssl not enabled|does not support SSL).*)"
@@ -39,8 +43,11 @@ DENIED_FIX = (
     "Fix: check [s3] in the role's platform file and the user's policy; with access_delegation, the role's "
     "right to the table's files in the catalog (docs/catalogs.md, Vended credentials)"
 )
+# What the endpoint of this process answered to the SDK, instead of credentials.
+_NO_CREDENTIALS = re.compile(rf"SdkServiceException: {ErrorCode.S3_LOGIN} (.+)")
 # A REST catalog's, by Iceberg's client.
-_REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.(NotAuthorized|Forbidden)Exception: (.+)")
+_REFUSED = re.compile(r"org\.apache\.iceberg\.exceptions\.ForbiddenException: (.+)")
+_LOGIN = re.compile(r"org\.apache\.iceberg\.exceptions\.NotAuthorizedException: (.+)")
 # Texts of Py4J and of Java's stack traces, in which the last cause is the first error.
 _FAILED_CALL, _CAUSE = "An error occurred while calling", "Caused by: "
 
@@ -90,31 +97,38 @@ class S3Denied(RuntimeError):
 
 def known(error: Exception) -> Exception:
     """LakeFileMissing if a file of a table is gone, by the error's code, or if Iceberg did not find one, by
-    its text; S3Denied if S3 refuses it, by its text; Refused or Unreachable if the catalog refuses the login,
-    limits requests, or its database is not verified, by their texts; else the error itself."""
+    its text; S3Denied if S3 refuses it, by its text; S3LoginRefused if there are no credentials for it;
+    Refused or Unreachable if the catalog refuses the login, is not verified, or limits requests, by their
+    texts; else the error itself."""
     if code_of(error) is ErrorCode.LAKE_FILE_MISSING:
         return LakeFileMissing(str(error))
     if found := _MISSING_FILE.search(str(error)):
         return LakeFileMissing(missing_message(found[1]))
+    if refused := _NO_CREDENTIALS.search(str(error)):
+        # Imports botocore, which not every process has.
+        from sluice.clients.s3.errors import S3LoginRefused
+
+        return S3LoginRefused(refused[1])
     if refused := _DENIED.search(str(error)):
         return S3Denied(f"S3 denies access: {refused[1]}. {DENIED_FIX}")
     return _of_catalog(str(error)) or error
 
 
 def _of_catalog(text: str) -> Exception | None:
-    refusal, by_sql = _REFUSED.search(text), _SQL_REFUSED.search(text)
-    unverified, glue = _SQL_NOT_VERIFIED.search(text), _GLUE.search(text)
-    if refusal is None and by_sql is None and unverified is None and glue is None:
+    refusal, unverified = _REFUSED.search(text) or _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
+    login, glue = _LOGIN.search(text) or _SQL_LOGIN.search(text), _GLUE.search(text)
+    if login is None and CATALOG_CLIENT.search(text):
+        login = _ALERT.search(text)
+    if refusal is login is unverified is glue is None:
         return None
     # Imports the clients of catalogs, which not every process has.
     from sluice.clients.catalogs import errors
 
     what = "the lake's catalog"
     if refusal is not None:
-        is_login = refusal[1] == "NotAuthorized"
-        return (errors.login_refused if is_login else errors.denied)(what, refusal[2])
-    if by_sql is not None:
-        return (errors.login_refused if _SQL_LOGIN.search(by_sql[1]) else errors.refused)(what, by_sql[1])
+        return errors.denied(what, refusal[1])
+    if login is not None:
+        return errors.login_refused(what, login[1])
     if unverified is not None:
         return errors.not_verified(what, unverified[1])
     return _of_glue(what, *glue.groups()) if glue else None

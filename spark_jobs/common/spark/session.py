@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
-from sluice.clients.kafka.login.properties import java
+from sluice.clients.kafka.login.properties import java as java_of_kafka
+from sluice.clients.s3.login import java
 from sluice.config.platform import Platform
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.glue import GLUE
@@ -21,6 +22,7 @@ from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.reading.files import write_private
 from sluice.config.sections import cluster
+from spark_jobs.common.spark.login import s3 as s3_login
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +75,11 @@ def start(
     overrides = {key: value for key, value in (settings or {}).items() if key.startswith("spark.sql.")}
     # After the start, since the builder's options are in the JVM's argv and these hold secrets. A catalog is
     # opened at its first use, so they are in time.
-    for key, value in (catalog_options(platform) | checkpoint_options(platform) | overrides).items():
+    options = catalog_options(platform, s3_login.has_executors(spark)) | checkpoint_options(platform)
+    for key, value in (options | overrides).items():
         spark.conf.set(key, value)
     log_in_to_glue(spark, platform)
+    s3_login.log_in(spark, platform)
     log.info("Spark started seconds=%.1f", monotonic() - began)
     return spark
 
@@ -90,25 +94,19 @@ def write_executor_template(
 
 def checkpoint_options(platform: Platform) -> dict[str, str]:
     """Spark's configuration for checkpoints in the bucket (``s3a://``); empty for those on a volume."""
-    s3 = platform.s3
     if not platform.checkpoints.in_bucket:
         return {}
-    options = {
+    return {
         # Writes a file completely or not at all, without the default's renames and deletes.
         "spark.sql.streaming.checkpointFileManagerClass": "org.apache.spark.internal.io.cloud."
         "AbortableStreamBasedCheckpointFileManager",
-        "fs.s3a.aws.credentials.provider": "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider",
-        "fs.s3a.access.key": s3.access_key,
-        "fs.s3a.secret.key": s3.secret_key,
-        "fs.s3a.endpoint.region": s3.region,
-        "fs.s3a.path.style.access": str(s3.path_style).lower(),
+        **java.s3a(platform.s3),
     }
-    return options | ({"fs.s3a.endpoint": s3.endpoint} if s3.endpoint else {})
 
 
 def kafka_options(kafka: Kafka) -> dict[str, str]:
     """The options of Spark's Kafka source and sink that connect them."""
-    return {f"kafka.{key}": value for key, value in java(kafka).items()}
+    return {f"kafka.{key}": value for key, value in java_of_kafka(kafka).items()}
 
 
 def kafka_source_options(kafka: Kafka) -> dict[str, str]:
@@ -129,13 +127,14 @@ def kafka_source_options(kafka: Kafka) -> dict[str, str]:
     }
 
 
-def catalog_options(platform: Platform) -> dict[str, str]:
-    """Spark's configuration of the Iceberg catalog, with S3FileIO for the files."""
+def catalog_options(platform: Platform, has_executors: bool = False) -> dict[str, str]:
+    """Spark's configuration of the Iceberg catalog, with S3FileIO for the files. ``has_executors``: whether
+    other JVMs open them, too."""
     s3 = platform.s3
     options = {
         "": "org.apache.iceberg.spark.SparkCatalog",
         ".client.region": s3.region,
-        **{f".{key}": value for key, value in platform.lake.spark().items()},
+        **{f".{key}": value for key, value in (platform.lake.spark() | login(platform)).items()},
         ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
         # Role maintenance deletes, late. If a commit's answer was lost, Iceberg deletes what main now uses.
         ".s3.delete-enabled": "false",
@@ -153,10 +152,23 @@ def catalog_options(platform: Platform) -> dict[str, str]:
         options[".s3.cross-region-access-enabled"] = "true"
     if platform.lake.vends:
         # A table without keys is not read with those that the machine itself may have.
-        options[".client.credentials-provider"] = ANONYMOUS
+        files = {"client.credentials-provider": ANONYMOUS, **java.sse(s3)}
     else:
-        options |= {".s3.access-key-id": s3.access_key, ".s3.secret-access-key": s3.secret_key}
+        # PyIceberg's, of a job, are made of the same configuration.
+        files = java.iceberg(s3, has_executors) | s3.properties()
+    options |= {f".{key}": value for key, value in files.items()}
     return {f"spark.sql.catalog.{CATALOG}{key}": value for key, value in options.items()}
+
+
+def login(platform: Platform) -> dict[str, str]:
+    """Properties of the catalog for a client's certificate; none without one. Raises Refused for files that
+    cannot be used."""
+    if not platform.lake.catalog.sslcert:
+        return {}
+    # Imports the clients of catalogs, which not every process has.
+    from sluice.clients.catalogs import login as catalog_login
+
+    return catalog_login.java(platform.lake.catalog)
 
 
 def log_in_to_glue(spark: SparkSession, platform: Platform) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 
 import psutil
 import pytest
@@ -17,6 +18,7 @@ from sluice.catalog_check.promises import RACES, STEPS
 from sluice.catalog_check.trial import SCHEMA, Finding
 from sluice.clients.catalogs.glue import LOCATION, BoundedGlue
 from sluice.clients.lake.catalog import Lake
+from sluice.clients.s3.login.credentials import login
 from sluice.config.platform import Platform
 from sluice.core.errors import Missing
 from tests.support import glue_server
@@ -167,3 +169,26 @@ def test_it_listens_on_loopback_alone(services: Services) -> None:
     }
     assert listening == {address}
     assert address.startswith(f"http://{HOST}:")
+
+
+def test_a_role_of_s3_is_the_catalogs_login_too(
+    services: Services, platform: Platform, proxy: CatalogProxy
+) -> None:
+    tokens: list[str] = []
+
+    def noted(asked: Asked, ask: Ask) -> Answer | None:
+        tokens.append(asked.headers.get("x-amz-security-token", ""))
+        return ask(asked)
+
+    proxy.rule = noted
+    arn = "arn:aws:iam::123456789012:role/lake"
+    role = replace(platform.s3, role_arn=arn, sts_endpoint=services.minio_url)
+    keyless = replace(platform.lake.catalog, access_key="", secret_key="")
+    with closing(Lake.open(replace(platform, s3=role, lake=replace(platform.lake, catalog=keyless)))) as lake:
+        lake.catalog.create_namespace_if_not_exists("raw")
+        made = lake.catalog.create_table("raw.by_role", SCHEMA)
+        set_property(made, "1")
+        assert lake.table("raw.by_role").properties["value"] == "1"
+        lake.catalog.drop_table("raw.by_role")
+    assert len(tokens) >= 4
+    assert set(tokens) == {login(role).get_frozen_credentials().token}

@@ -54,7 +54,7 @@ def test_what_fails_is_one_sentence_with_its_code(services: Services) -> None:
     for changed, kind, code, words in (
         ({"password": "other"}, Refused, ErrorCode.CATALOG_LOGIN, "Access denied for user"),
         ({"uri": "mysql://127.0.0.1:1/lake"}, Unreachable, ErrorCode.CATALOG_UNREACHABLE, "refused"),
-        ({"sslmode": "require"}, Unreachable, ErrorCode.CATALOG_UNREACHABLE, "got no login"),
+        ({"sslmode": "require"}, Refused, ErrorCode.CATALOG_LOGIN, "got no login"),
     ):
         with closing(Lake.open(declared(services, **changed))) as lake:
             with raising(kind, "table raw.t", words) as raised:

@@ -22,7 +22,7 @@ from tests.support.memory_s3 import MemoryS3
 PLATFORM = {
     "role": "airflow",
     "kafka": {"bootstrap_servers": "b:9092", "username": "sluice-user", "password": "kafka/pass@word"},
-    "s3": {"access_key": "access-key", "secret_key": "secret-key-of-s3"},
+    "s3": {"access_key": "access-key", "secret_key": "secret-key-of-s3", "session_token": "token-of-s3"},
     "lake": {
         "warehouse": "s3://w/lake",
         "ledger": "s3://w/ledger",
@@ -38,7 +38,14 @@ PLATFORM = {
     "supervisor": {"url": "http://h:1/RPC2", "username": "sluice", "password": "supervisor-password"},
     "feeds": {"wiki_changes": "https://reader:feed-password@h/feed"},
 }
-SECRETS = ("kafka/pass@word", "secret-key-of-s3", "catalog:pass/word", "supervisor-password", "feed-password")
+SECRETS = (
+    "kafka/pass@word",
+    "secret-key-of-s3",
+    "token-of-s3",
+    "catalog:pass/word",
+    "supervisor-password",
+    "feed-password",
+)
 
 
 @pytest.fixture(autouse=True)

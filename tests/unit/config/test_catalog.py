@@ -11,7 +11,7 @@ from sluice.config.platform_sections import catalog
 from sluice.config.platform_sections import lake as lake_section
 from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, Catalog
 from sluice.config.platform_sections.lake import BUCKET_LISTS, DOCUMENTS, MAINTENANCE, Lake
-from sluice.config.platform_sections.s3 import S3
+from sluice.config.platform_sections.s3 import S3, of_properties
 from sluice.config.reading.toml import ConfigError
 from tests.support.raising import raising
 
@@ -120,7 +120,7 @@ def test_keys_of_the_catalog_are_asked_for_by_both_clients_which_have_no_others(
     assert properties["s3.anonymous"] == "true"
     usual = lake(**REST)
     assert not usual.vends
-    assert usual.pyiceberg(S3_KEYS)["s3.access-key-id"] == "key"
+    assert of_properties(usual.pyiceberg(S3_KEYS)) == S3_KEYS
 
 
 SQL = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "password": "p"}
@@ -203,3 +203,34 @@ def test_an_unknown_maintenance_is_refused_and_one_that_needs_lists_without_them
         maintained("catalog", bucket_lists=False)
     with raising(ConfigError, "documents is 'other/docs', no address of a bucket's folder", "Fix: "):
         maintained("catalog", "other/docs")
+
+
+CERTIFIED = {"sslcert": "/t.crt", "sslkey": "/t.key", "sslpassword": "ph rase"}
+
+
+@pytest.mark.parametrize("scheme", ["postgresql", "mysql"])
+def test_a_certificate_is_in_the_address_of_python_s_client_and_not_among_java_s_properties(
+    scheme: str,
+) -> None:
+    made = lake(type="sql", uri=f"{scheme}://db.test/lake", username="u", sslrootcert="/c", **CERTIFIED)
+    url = make_url(made.pyiceberg(S3_KEYS)["uri"])
+    assert {key: url.query[key] for key in CERTIFIED} == CERTIFIED
+    assert "sluice_certificate" in url.query["plugin"]
+    assert not {"/t.crt", "/t.key", "ph rase"} & set(made.spark().values())
+    assert "ph rase" not in repr(made)
+    assert url.password in (None, "")
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"sslcert": ""}, "sslkey is there, and sslcert is missing. Fix: add the certificate"),
+        ({"sslcert": "", "sslkey": ""}, "sslpassword is there, and sslcert is missing"),
+        ({"sslmode": "disable"}, "sslcert is there, and the connection is not encrypted"),
+        ({"username": ""}, "username is missing"),
+    ],
+)
+def test_a_certificate_that_would_not_be_sent_is_refused(changed: dict[str, str], said: str) -> None:
+    given = {"uri": "postgresql://db.test/lake", "username": "u", "password": "p", "sslrootcert": "/c"}
+    with raising(ConfigError, said):
+        lake(type="sql", **given | CERTIFIED | changed)

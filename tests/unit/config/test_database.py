@@ -244,3 +244,51 @@ def test_the_fence_s_row_and_table() -> None:
         fence_key("s" * 200, "q" * 60)
     assert "InnoDB" not in fence_ddl("postgresql")
     assert "engine = InnoDB" in fence_ddl("mysql")
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "extra"),
+    [
+        ("postgres", {"sslrootcert": "/c", "sslcert": "/t.crt", "sslkey": "/t.key", "sslpassword": "phrase"}),
+        ("mysql", {"ssl_ca": "/c", "ssl_cert": "/t.crt", "ssl_key": "/t.key", "ssl_key_password": "phrase"}),
+    ],
+)
+def test_a_certificate_of_a_connection_is_given_to_each_connection_and_shown_by_none(
+    conn_type: str, extra: dict[str, str]
+) -> None:
+    # The password may be empty: a server may go by the certificate alone.
+    database = made(conn_type, "h", 1, "d", "u", "", **extra)
+    assert database.certificate == ("/t.crt", "/t.key", "phrase")
+    assert connection.parse(database.dump(), "x.toml") == database
+    given = database.sqlalchemy()
+    assert given["client_certificate"] == ("/t.crt", "/t.key", "phrase")
+    assert "phrase" not in repr(database) + repr(given["url"])
+    assert "/t.crt" not in str(given["url"])
+
+
+@pytest.mark.parametrize(
+    ("conn_type", "extra", "said"),
+    [
+        ("postgres", {"sslkey": "/t.key"}, "sslkey is there, and sslcert is missing"),
+        ("postgres", {"sslpassword": "phrase"}, "sslpassword is there, and sslcert is missing"),
+        (
+            "postgres",
+            {"sslmode": "disable", "sslcert": "/t.crt"},
+            "sslcert is there, and the connection",
+        ),
+        ("mysql", {"ssl_key_password": "phrase"}, "ssl_key_password is there, and ssl_cert is missing"),
+        (
+            "mysql",
+            {"ssl_disabled": True, "ssl_cert": "/t.crt"},
+            "ssl_cert is there, and the connection",
+        ),
+        ("postgres", {"sslpassword": 7}, "option sslpassword is no text"),
+    ],
+)
+def test_a_certificate_of_a_connection_that_would_not_be_sent_is_refused(
+    conn_type: str, extra: dict[str, object], said: str
+) -> None:
+    with raising(ConfigError, "connection c", said) as raised:
+        made(conn_type, "127.0.0.1", 1, "d", "u", "p", **extra)
+    assert "phrase" not in str(raised.value)
+    assert "7" not in str(raised.value)

@@ -11,6 +11,7 @@ from sluice.config import platform
 from sluice.config.platform import Platform
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE
+from sluice.config.platform_sections.s3 import of_properties
 from sluice.config.reading.toml import ConfigError, dump
 from spark_jobs.common.spark.session import catalog_options
 from tests.support.raising import raising
@@ -42,8 +43,7 @@ def test_both_clients_are_told_the_same_each_by_its_names() -> None:
     told = made.lake.pyiceberg(made.s3)
     assert told == made.lake.spark() | {
         "s3.region": "eu-west-1",
-        "s3.access-key-id": "s3-key",
-        "s3.secret-access-key": "s3-hidden",
+        **made.s3.properties(),
     }
     assert made.lake.spark() == {
         "type": "glue",
@@ -70,9 +70,22 @@ def test_region_and_login_are_those_of_s3_unless_they_are_declared() -> None:
     told = declared().lake.spark()
     assert (told["client.region"], told["glue.region"]) == ("eu-west-1", "eu-west-1")
     assert (told["glue.access-key-id"], told["glue.secret-access-key"]) == ("s3-key", "s3-hidden")
+    assert declared(s3={"session_token": "of-s3"}).lake.spark()["glue.session-token"] == "of-s3"
     # Not the token of another login, from an earlier session of the JVM.
     assert glue.jvm_login(told)["aws.sessionToken"] == ""
     assert told[ADDRESS] == "https://glue.eu-west-1.amazonaws.com"
+
+
+ROLE = {"role_arn": "arn:aws:iam::123456789012:role/lake"}
+
+
+@pytest.mark.parametrize("s3", [ROLE, {"access_key": "", "secret_key": ""}])
+def test_a_login_of_s3_that_is_renewed_is_the_catalogs_too(s3: dict[str, str]) -> None:
+    made = declared(s3=s3)
+    assert set(glue.jvm_login(made.lake.spark()).values()) == {""}
+    assert of_properties(made.lake.pyiceberg(made.s3)) == made.s3
+    with raising(ConfigError, "[lake.catalog]: access_key is there", "without fixed keys", "Fix: remove"):
+        declared(s3=s3, **KEYS)
     assert declared(**KEYS).lake.spark()["glue.access-key-id"] == "glue-key"
     assert declared(**KEYS).lake.catalog.address == "https://glue.eu-west-1.amazonaws.com"
 

@@ -135,3 +135,44 @@ def test_several_addresses() -> None:
 def test_a_registry_without_a_name_is_its_first_address(url: str, identity: str) -> None:
     assert Registry(url).identity == identity
     assert Registry(url, name="mine").identity == "mine"
+
+
+TOKENS = (
+    'bearer_auth_issuer_endpoint_url = "https://issuer.example.com/token"',
+    'bearer_auth_client_id = "me"',
+    'bearer_auth_client_secret = "of-the-registry"',
+)
+
+
+def test_tokens_that_are_fetched_are_a_login_whose_secret_is_hidden() -> None:
+    made = parse(URL, *TOKENS, 'bearer_auth_logical_cluster = "lsrc-1"')
+    assert "of-the-registry" not in repr(made)
+    assert "of-the-registry" in secrets(made)
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (TOKENS[:2], "bearer_auth_client_secret is missing"),
+        (TOKENS[1:], "bearer_auth_client_id is there, and bearer_auth_issuer_endpoint_url is missing"),
+        ((*TOKENS, 'token = "t"'), "bearer_auth_issuer_endpoint_url and another login"),
+        ((TOKENS[0].replace("https:", "http:"), *TOKENS[1:]), "the secret would be sent to it in plain text"),
+        ((TOKENS[0].replace("//", "//me:word@"), *TOKENS[1:]), "has a login in it"),
+        (('bearer_auth_identity_pool_id = "pool-1"',), "is there, and no bearer token"),
+        (('https_ca_location = "/ca.pem"',), "https_ca_location is there, and bearer_auth_issuer"),
+        (
+            ('ssl_key_password = "word"',),
+            "ssl_key_password is there, and ssl_certificate_location",
+        ),
+    ],
+)
+def test_tokens_that_cannot_be_fetched_are_refused(lines: tuple[str, ...], words: str) -> None:
+    with raising(ConfigError, "consumer.toml: registry", words) as raised:
+        parse(URL, *lines)
+    assert "word@" not in str(raised.value)
+    assert "of-the-registry" not in str(raised.value)
+
+
+def test_a_token_is_not_sent_to_another_machine_in_plain_text() -> None:
+    with raising(ConfigError, "the login would be sent to it in plain text"):
+        parse(URL.replace("https", "http"), *TOKENS)

@@ -28,13 +28,6 @@ from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import MAX_QUOTED, quoted
 
 _NOT_ALLOWED = (DatabaseError.DENIED, DatabaseError.NO_DATABASE)
-# By psycopg2 and PyMySQL alike, and of libpq for another host's certificate; of a server without encryption.
-_NOT_VERIFIED = (
-    "certificate verify failed",
-    "does not match host name",
-    "server does not support SSL",
-    "server doesn't support it",
-)
 
 # AWS Glue's, and those that each of AWS's services has.
 DENIED_BY_AWS = DENIED | {
@@ -50,8 +43,8 @@ _MAX_REFUSAL = 500
 
 
 class LoginRefused(Refused):
-    """The catalog, or who gives the tokens or keys for it, refuses the login. A retry succeeds after it was
-    corrected."""
+    """The catalog, or who gives the tokens or keys for it, refuses the login, or is not verified. A retry
+    succeeds after it was corrected."""
 
     code = ErrorCode.CATALOG_LOGIN
 
@@ -126,23 +119,23 @@ def _of_database(what: str, error: BaseException) -> Missing | Refused | Unreach
     if "iceberg_tables" in reason and (found is DatabaseError.NO_TABLE or "no such table" in reason):
         message = f"{what}: the catalog's database has no tables yet"
         return Missing(message, ErrorCode.TABLE_NOT_FOUND)
-    if found is DatabaseError.LOGIN:
-        return login_refused(what, reason)
     if found in _NOT_ALLOWED:
         return refused(what, reason)
-    if any(words in reason for words in _NOT_VERIFIED):
+    if found is DatabaseError.LOGIN:
+        return login_refused(what, reason)
+    if found is DatabaseError.UNVERIFIED:
         return not_verified(what, reason)
     message = f"{what}: the catalog's database does not answer: {reason}"
     return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
 
 
-def not_verified(what: str, reason: str) -> Unreachable:
-    """The error for a database that is not the one that its certificate must name, or is not encrypted."""
+def not_verified(what: str, reason: str) -> LoginRefused:
+    """The error for a catalog that is not the one that its certificate must name, or is not encrypted."""
     message = (
-        f"{what}: the catalog's database is not verified, and got no login: {_line(reason)}. Fix: correct "
-        "sslrootcert, the file with the CA of its certificate, or the host's name in uri"
+        f"{what}: the catalog is not verified, and got no login: {_line(reason, _MAX_REFUSAL)}. "
+        "Fix: correct sslrootcert, the file with the CA of its certificate, or the host's name in uri"
     )
-    return Unreachable(message, ErrorCode.CATALOG_UNREACHABLE)
+    return LoginRefused(message)
 
 
 def denied(what: str, reason: str, remark: str = "") -> Refused:
@@ -151,12 +144,14 @@ def denied(what: str, reason: str, remark: str = "") -> Refused:
 
 
 def login_refused(what: str, reason: str, remark: str = "") -> LoginRefused:
-    """The error for a login that the catalog refuses; ``reason``: its words; ``remark``: what this process
-    knows of it, with the fix."""
+    """The error for a login or a certificate that the catalog refuses, and for one that cannot be used;
+    ``reason``: its words; ``remark``: what this process knows of it, with the fix."""
     said = f"{what}: the catalog refuses the login: {_line(reason, _MAX_REFUSAL)}"
     if remark:
         return LoginRefused(f"{said}; {remark}")
-    return LoginRefused(f"{said}. Fix: correct it in [lake.catalog] of the role's platform file")
+    return LoginRefused(
+        f"{said}. Fix: correct the login, or the certificate, in [lake.catalog] of the role's platform file"
+    )
 
 
 def no_keys(reason: str) -> LoginRefused:

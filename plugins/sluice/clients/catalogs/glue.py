@@ -9,8 +9,10 @@ from pyiceberg.catalog import BOTOCORE_SESSION
 from pyiceberg.catalog.glue import GLUE_MAX_RETRIES, GlueCatalog
 from pyiceberg.exceptions import CommitFailedException
 
+from sluice.clients.s3.login.session import botocore_session
 from sluice.clients.s3.requests import USUAL
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.s3 import of_properties
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
@@ -23,9 +25,8 @@ class BoundedGlue(GlueCatalog):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         from botocore.config import Config
-        from botocore.session import get_session
 
-        session = get_session()
+        session = botocore_session(of_properties(properties))
         deadlines = Config(connect_timeout=USUAL.connect_seconds, read_timeout=USUAL.read_seconds)
         session.set_default_client_config(deadlines)
         # Throttled requests are among those that are tried again.

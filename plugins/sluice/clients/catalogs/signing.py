@@ -13,6 +13,7 @@ from pyiceberg.catalog.rest import SIGV4
 from requests import JSONDecodeError, Response
 
 from sluice.config.platform_sections import signing
+from sluice.config.platform_sections.s3 import of_properties
 from sluice.core.messages import age
 
 if TYPE_CHECKING:
@@ -51,12 +52,13 @@ def properties_of(properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def session(properties: Mapping[str, str]) -> Session:
-    """AWS's client with the declared keys, or with those of its default chain, which it renews."""
-    from botocore.session import get_session
+    """AWS's client with the declared keys, or with the login of ``[s3]``, which is renewed."""
+    from sluice.clients.s3.login.session import botocore_session
 
-    made = get_session()
-    if key := properties.get(signing.ACCESS_KEY):
-        made.set_credentials(key, properties[signing.SECRET_KEY], properties.get(signing.SESSION_TOKEN))
+    if not (key := properties.get(signing.ACCESS_KEY)):
+        return botocore_session(of_properties(properties))
+    made = botocore_session(None)
+    made.set_credentials(key, properties[signing.SECRET_KEY], properties.get(signing.SESSION_TOKEN))
     return made
 
 

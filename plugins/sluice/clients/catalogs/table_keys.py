@@ -23,13 +23,11 @@ RENEWED_AFTER, RETRY_SECONDS = 2 / 3, 5.0
 class TableKeys:
     """Keys of one table.
 
-    ``s3``: the user's keys, with the endpoint and the region of the table's bucket; ``session_token``: of
-    keys that end, empty for others; ``received``, ``ends``: seconds since 1970, None for keys that do not say
-    when they end.
+    ``s3``: the user's keys, with the endpoint and the region of the table's bucket; ``received``, ``ends``:
+    seconds since 1970, None for keys that do not say when they end.
     """
 
     s3: S3
-    session_token: str = field(repr=False)
     received: float = field(compare=False)
     ends: float | None = None
 
@@ -88,8 +86,10 @@ def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) ->
             endpoint=said("s3.endpoint") or s3.endpoint,
             region=said("client.region", "s3.region") or s3.region,
             path_style=path_style == "true" if path_style else s3.path_style,
+            session_token=said("s3.session-token"),
+            profile="",
+            role_arn="",
         ),
-        said("s3.session-token"),
         now,
         ends_of(said(KEYS_END)),
     )

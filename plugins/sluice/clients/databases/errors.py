@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
+from sluice.clients.tls.certificates import CertificateUnusable
 from sluice.config.connection import POSTGRESQL
 
 
@@ -17,6 +19,7 @@ class DatabaseError(StrEnum):
     DISK_FULL = "has no room left"
     READ_ONLY = "takes no writes now"
     LOGIN = "refuses the login"
+    UNVERIFIED = "is not verified, and got no login"
     DENIED = "denies a right"
     NO_DATABASE = "does not exist"
     NO_TABLE = "has no such table"
@@ -38,6 +41,12 @@ TRANSIENT = frozenset(
     }
 )
 
+# What a person does, of a sink's database.
+LOGIN_FIXES = {
+    DatabaseError.LOGIN: "correct login, password or the certificate's files in the Airflow connection",
+    DatabaseError.UNVERIFIED: "let the server encrypt, or correct the CA's file (sslrootcert, ssl_ca) or the "
+    "host in the Airflow connection",
+}
 # SQLSTATE, or the class of it: its first two characters.
 _POSTGRESQL = {
     "08": DatabaseError.UNREACHABLE,
@@ -64,6 +73,13 @@ _POSTGRESQL = {
 }
 # Before a session starts libpq gives no SQLSTATE, only text; text in another language counts as transient.
 _POSTGRESQL_WORDS = (
+    ("root certificate file", DatabaseError.UNVERIFIED),
+    ("certificate verify failed", DatabaseError.UNVERIFIED),
+    ("does not match host name", DatabaseError.UNVERIFIED),
+    ("server does not support SSL", DatabaseError.UNVERIFIED),
+    ("private key file", DatabaseError.LOGIN),
+    ("certificate file", DatabaseError.LOGIN),
+    ("requires a valid client certificate", DatabaseError.LOGIN),
     ("password authentication failed", DatabaseError.LOGIN),
     ("no password supplied", DatabaseError.LOGIN),
     ("no pg_hba.conf entry", DatabaseError.LOGIN),
@@ -74,6 +90,9 @@ _POSTGRESQL_WORDS = (
     ("too many clients", DatabaseError.TOO_MANY_CONNECTIONS),
     ("remaining connection slots", DatabaseError.TOO_MANY_CONNECTIONS),
 )
+# A server about a client's certificate, by OpenSSL: its authority is unknown, it is missing, has ended or
+# does not suit.
+_ALERT = re.compile(r"(?i)alert (?:\w+ )?(?:unknown ca|(?:bad |unsupported )?certificate)")
 _MYSQL = {
     DatabaseError.UNREACHABLE: (
         *(0, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2000, 2002, 2003),
@@ -91,11 +110,15 @@ _MYSQL = {
     DatabaseError.NO_COLUMN: (1054,),
     DatabaseError.VALUE: (1048, 1062, 1264, 1265, 1292, 1366, 1364, 1406, 1690, 3140, 3819, 4025),
 }
+# PyMySQL's codes for an encrypted connection that cannot be, and for one that ends while it begins.
+_SSL_ERROR, _CONNECTING = 2026, frozenset({2003, 2013})
 _MYSQL_CODES = {code: error_class for error_class, codes in _MYSQL.items() for code in codes}
 
 
 def diagnose(kind: str, error: BaseException) -> DatabaseError:
     """The class of an error of psycopg2 or PyMySQL; OTHER, not transient, if it is unknown."""
+    if isinstance(error.__cause__, CertificateUnusable):
+        return DatabaseError.LOGIN
     return _postgresql(error) if kind == POSTGRESQL else _mysql(error)
 
 
@@ -117,6 +140,8 @@ def _postgresql(error: BaseException) -> DatabaseError:
     for words, error_class in _POSTGRESQL_WORDS:
         if words in text:
             return error_class
+    if _ALERT.search(text):
+        return DatabaseError.LOGIN
     if "FATAL" in text and 'database "' in text and "does not exist" in text:
         return DatabaseError.NO_DATABASE
     # These say that the connection is lost. Others without a state are the driver's own, about our values.
@@ -128,4 +153,9 @@ def _mysql(error: BaseException) -> DatabaseError:
     code = error.args[0] if error.args else None
     if not isinstance(code, int):
         return DatabaseError.UNREACHABLE if type(error).__name__ == "InterfaceError" else DatabaseError.VALUE
+    text = str(error.args[-1])
+    if code in _CONNECTING and _ALERT.search(text.replace("_", " ")):
+        return DatabaseError.LOGIN
+    if code == _SSL_ERROR or (code in _CONNECTING and "CERTIFICATE_VERIFY_FAILED" in text):
+        return DatabaseError.UNVERIFIED
     return _MYSQL_CODES.get(code, DatabaseError.OTHER)

@@ -20,6 +20,7 @@ from sqlalchemy import Engine, event
 from sqlalchemy.dialects import plugins
 from sqlalchemy.engine import URL, CreateEnginePlugin
 
+from sluice.clients.databases import certificates as _certificates  # noqa: F401 - registers its plugin
 from sluice.config.postgresql import DEADLINE_KEY, PLUGIN
 
 

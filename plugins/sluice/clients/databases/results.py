@@ -13,7 +13,7 @@ from sqlalchemy.dialects import mysql
 from sqlalchemy.exc import DBAPIError, NoSuchTableError
 
 from sluice.clients.databases import postgresql as _deadline  # noqa: F401 - registers the plugin of the engines
-from sluice.clients.databases.errors import TRANSIENT, DatabaseError, diagnose, server_message
+from sluice.clients.databases.errors import LOGIN_FIXES, TRANSIENT, DatabaseError, diagnose, server_message
 from sluice.config.connection import Database
 from sluice.config.sections.query import Query
 from sluice.core.error_codes import ErrorCode
@@ -155,8 +155,10 @@ def translated(database: Database, error: BaseException) -> ClientError:
         return Unreachable(what, ErrorCode.DATABASE_UNREACHABLE)
     if error_class in (DatabaseError.NO_TABLE, DatabaseError.NO_DATABASE):
         return Missing(what, ErrorCode.DATABASE_TABLE)
-    is_login = error_class in (DatabaseError.LOGIN, DatabaseError.DENIED)
-    fix = ". Fix: check the Airflow connection and its user's rights" if is_login else ""
+    if error_class in LOGIN_FIXES:
+        return Refused(f"{what}. Fix: {LOGIN_FIXES[error_class]}", ErrorCode.DATABASE_LOGIN)
+    is_denied = error_class is DatabaseError.DENIED
+    fix = ". Fix: check the rights of the Airflow connection's user" if is_denied else ""
     return Refused(what + fix, ErrorCode.DATABASE_REFUSED)
 
 

@@ -9,7 +9,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from pyiceberg.exceptions import NoSuchTableError
 
 from sluice.clients.catalogs.errors import missing
-from sluice.clients.s3.errors import DENIED, ENDED, denied, error_code
+from sluice.clients.s3.errors import DENIED, denied, error_code, not_asked
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.tables.file_removal import missing_message
@@ -28,8 +28,10 @@ def asking(what: str) -> Iterator[None]:
         raise Refused(message, ErrorCode.LAKE_FILE_MISSING) from error
     except ClientError as error:
         # Not Missing, also without a bucket: a missing table is one that is not made yet.
-        if (code := error_code(error)) in DENIED | ENDED:
-            raise denied(what, code) from error
+        if error_code(error) in DENIED:
+            raise denied(what, error) from error
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
-    except (OSError, BotoCoreError) as error:
+    except BotoCoreError as error:
+        raise not_asked(what, error) from error
+    except OSError as error:
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error

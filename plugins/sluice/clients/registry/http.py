@@ -4,25 +4,43 @@ time."""
 from __future__ import annotations
 
 import json
+import logging
+import re
 import ssl
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
+from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, Tokens, TokenUnreachable
+from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, load, remark, state
 from sluice.config.platform_sections.registry import Registry
-from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.urls import is_loopback
 from sluice.core.messages import quoted
-from sluice.core.registry.errors import Forbidden, Oversize, RegistryRefused, RegistryUnreachable
+from sluice.core.registry.errors import (
+    Forbidden,
+    Oversize,
+    RegistryLogin,
+    RegistryRefused,
+    RegistryUnreachable,
+)
+
+log = logging.getLogger(__name__)
 
 # A text of the largest schema, with the escapes of JSON; a list of a hundred thousand subjects.
 MAX_ANSWER_BYTES = 8 << 20
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
+_TOKEN_FIXES = Fixes(
+    ca="write the path of its CA as https_ca_location of [registry]",
+    url="start it, or correct bearer_auth_issuer_endpoint_url of [registry]",
+    client="correct bearer_auth_client_id, _client_secret or _scope of [registry]",
+)
+# A server about a client's certificate: it is missing, has ended, or is of another CA.
+_ALERT = re.compile(r"(?i)alert[ _](?:\w+ )?(?:unknown[ _]ca|(?:bad[ _]|unsupported[ _])?certificate)")
 _FIX_URL = "Fix: correct url of [registry] in the role's platform file"
 
 
@@ -58,6 +76,10 @@ class Http:
     def __init__(self, registry: Registry, limits: Limits = USUAL) -> None:
         self._registry, self._limits = registry, limits
         self._clients: dict[str, httpx.Client] = {}
+        # Those before files were replaced: another thread may use one still.
+        self._replaced: list[httpx.Client] = []
+        self._files = state(registry.files)
+        self._login = _login(registry)
         # The address that answered last is asked first.
         self._first = 0
 
@@ -65,8 +87,8 @@ class Http:
         """Ask one address after the other, until one answers; 404 is an answer.
 
         ``path``: its parts, quoted here. Raises RegistryUnreachable if none does; RegistryRefused for a login
-        or right that is missing (Forbidden if it is a right), a redirect, and an answer that is not the
-        API's; ConfigError for a file of the section that cannot be read.
+        (RegistryLogin) or right that is missing (Forbidden), a redirect, and an answer that is not the API's.
+        RegistryLogin also for a server that is not verified, and files that cannot be used.
         """
         target = _target(path) + (f"?{urlencode(query)}" if query else "")
         return self._first_answer("GET", target, None)
@@ -93,9 +115,10 @@ class Http:
         )
 
     def close(self) -> None:
-        for client in self._clients.values():
+        for client in (*self._clients.values(), *self._replaced):
             client.close()
         self._clients.clear()
+        self._replaced.clear()
 
     def _ask(self, method: str, base: str, target: str, document: Any) -> Answer:
         url, deadline = f"{base}{target}", time.monotonic() + self._limits.answer_seconds
@@ -118,7 +141,10 @@ class Http:
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
             if time.monotonic() > deadline:
                 raise _too_slow(url) from error
-            raise RegistryUnreachable(f"{url}: {type(error).__name__}: {error}") from error
+            said = f"{url}: {type(error).__name__}: {error}"
+            if fix := _certificate_fix(str(error)):
+                raise RegistryLogin(f"{said}. Fix: {fix}") from error
+            raise RegistryUnreachable(said) from error
         finally:
             watch.cancel()
 
@@ -131,10 +157,10 @@ class Http:
     def _answer(self, url: str, status: int, body: bytes, errors: frozenset[int]) -> Answer:
         if status in (401, 403):
             found = "a wrong login" if status == 401 else "a missing right"
-            kind = RegistryRefused if status == 401 else Forbidden
+            kind = RegistryLogin if status == 401 else Forbidden
             raise kind(
-                f"{url} answered {status}: {found} ({_excerpt(body)}). Fix: correct username, password or "
-                "token of [registry] in the role's platform file, or grant the user the right"
+                f"{url} answered {status}: {found} ({_excerpt(body)}). Fix: correct the login of [registry] "
+                "in the role's platform file, or grant the user the right"
             )
         try:
             document = json.loads(body)
@@ -154,21 +180,34 @@ class Http:
         return Answer(url, status, document, code)
 
     def _client(self, base: str) -> httpx.Client:
+        self._follow_files()
         found = self._clients.get(base)
         if found is None:
             # If two threads come here, one connects in vain.
             found = self._clients.setdefault(base, self._connect(base))
         return found
 
+    def _follow_files(self) -> None:
+        """Connect again after certificates were replaced; not by files that do not fit together: certificate
+        and key are replaced one after the other."""
+        found = state(self._registry.files)
+        if found is None or found == self._files:
+            return
+        try:
+            tls(self._registry)
+        except RegistryLogin as error:
+            log.warning("certificates not read again: %s", error)
+            return
+        self._files = found
+        self._replaced += self._clients.values()
+        self._clients.clear()
+
     def _connect(self, base: str) -> httpx.Client:
         registry, limits, parts = self._registry, self._limits, urlsplit(base)
         # Identity: a few compressed bytes can stand for gigabytes.
         headers = {"Accept": ACCEPT, "Accept-Encoding": "identity", "User-Agent": "sluice"}
-        if registry.token:
-            headers["Authorization"] = f"Bearer {registry.token}"
-        login = (registry.username, registry.password) if registry.username else None
         return httpx.Client(
-            auth=httpx.BasicAuth(*(text.encode() for text in login)) if login else None,
+            auth=self._login,
             headers=headers,
             verify=tls(registry) if parts.scheme == "https" else False,
             timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds),
@@ -178,32 +217,87 @@ class Http:
         )
 
 
+class _Bearer(httpx.Auth):
+    """The token of each request, and what Confluent Cloud asks for beside it."""
+
+    def __init__(self, registry: Registry) -> None:
+        further = {
+            "target-sr-cluster": registry.bearer_auth_logical_cluster,
+            "Confluent-Identity-Pool-Id": registry.bearer_auth_identity_pool_id,
+        }
+        self._further = {name: text for name, text in further.items() if text}
+        self._fixed = registry.token
+        self._tokens = Tokens(
+            TokenRequest(
+                registry.bearer_auth_issuer_endpoint_url,
+                registry.bearer_auth_client_id,
+                registry.bearer_auth_client_secret,
+                registry.bearer_auth_scope,
+                "",
+                registry.https_ca_location,
+                _TOKEN_FIXES,
+            ).fetch
+        )
+
+    def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:
+        try:
+            token = self._fixed or self._tokens.current().value
+        except TokenRefused as error:
+            raise RegistryLogin(str(error)) from error
+        except TokenUnreachable as error:
+            raise RegistryUnreachable(str(error)) from error
+        request.headers.update({"Authorization": f"Bearer {token}", **self._further})
+        yield request
+
+
+def _login(registry: Registry) -> httpx.Auth | None:
+    if registry.token or registry.bearer_auth_issuer_endpoint_url:
+        return _Bearer(registry)
+    if registry.username:
+        return httpx.BasicAuth(registry.username.encode(), registry.password.encode())
+    return None
+
+
+def _certificate_fix(text: str) -> str:
+    """What a person does about a certificate of either side, by OpenSSL's words; empty for another error."""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "correct ssl_ca_location of [registry] in the role's platform file, or the host's name in url"
+    if _ALERT.search(text):
+        return (
+            "give ssl_certificate_location of [registry] a certificate that has not ended, of a CA that the "
+            "registry trusts"
+        )
+    return ""
+
+
 def _target(path: tuple[str, ...]) -> str:
     return "/" + "/".join(quote(part, safe="") for part in path)
 
 
 def tls(registry: Registry) -> ssl.SSLContext:
-    """How a server of the registry is verified, and this client. Raises ConfigError for an unreadable
-    file."""
+    """How a server of the registry is verified, and this client. Raises RegistryLogin for files that cannot
+    be used."""
     try:
         context = ssl.create_default_context(cafile=registry.ssl_ca_location or None)
     except (OSError, ssl.SSLError) as error:
-        raise _unreadable("ssl_ca_location", registry.ssl_ca_location, error) from error
+        raise _unusable(f"ssl_ca_location: {registry.ssl_ca_location} cannot be used ({error})") from error
     if registry.ssl_certificate_location:
-        certificate, key = registry.ssl_certificate_location, registry.ssl_key_location
+        found = ClientCertificate(
+            registry.ssl_certificate_location, registry.ssl_key_location, registry.ssl_key_password
+        )
         try:
-            # Without a passphrase OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(certificate, key or None, password="")
-        except (OSError, ssl.SSLError) as error:
-            names = f"{certificate} with {key}" if key else certificate
-            raise _unreadable("ssl_certificate_location", names, error) from error
+            load(context, found)
+        except CertificateUnusable as error:
+            raise _unusable(f"ssl_certificate_location: {error}") from error
+        if ended := remark(found.certificate):
+            raise RegistryLogin(f"[registry]: {ended}. Fix: renew it, under the same name")
     return context
 
 
-def _unreadable(key: str, path: str, error: Exception) -> ConfigError:
-    return ConfigError(
-        f"[registry] {key}: {path} cannot be used: {error}. Fix: put a readable PEM file there, of a key "
-        "without a passphrase"
+def _unusable(said: str) -> RegistryLogin:
+    return RegistryLogin(
+        f"[registry] {said}. Fix: put readable PEM files there, a key that is the certificate's, and its "
+        "passphrase as ssl_key_password"
     )
 
 

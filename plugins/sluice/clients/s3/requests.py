@@ -41,27 +41,12 @@ QUICK = Limits(connect_seconds=3, read_seconds=5, attempts=1)
 BRIEF = Limits(connect_seconds=2, read_seconds=3, attempts=1)
 
 
-def connect(s3: S3, limits: Limits = USUAL, session_token: str = "") -> S3Client:
-    """A client with the role's keys; nothing is sent yet. ``session_token``: of keys that end."""
+def connect(s3: S3, limits: Limits = USUAL) -> S3Client:
+    """A client with the role's login; nothing is sent yet."""
     # Pages and the DAG processor import this module for its limits.
-    import boto3
-    from botocore.config import Config
+    from sluice.clients.s3.login.session import client
 
-    return boto3.client(
-        "s3",
-        endpoint_url=s3.endpoint or None,
-        region_name=s3.region,
-        aws_access_key_id=s3.access_key,
-        aws_secret_access_key=s3.secret_key,
-        aws_session_token=session_token or None,
-        config=Config(
-            s3={"addressing_style": "path" if s3.path_style else "auto"},
-            retries={"mode": "standard", "total_max_attempts": limits.attempts},
-            connect_timeout=limits.connect_seconds,
-            read_timeout=limits.read_seconds,
-            max_pool_connections=S3_REQUESTS,
-        ),
-    )
+    return client(s3, limits)
 
 
 def at_once(items: Iterable[Item], request: Callable[[Item], Answer]) -> list[Answer]:

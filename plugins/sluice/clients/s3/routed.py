@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from sluice.clients.s3.errors import DENIED, ENDED, error_code
+from sluice.clients.s3.errors import DENIED, error_code
 from sluice.clients.s3.requests import Limits, connect
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -81,7 +81,7 @@ class RoutedClient:
                 yield page
             return
         except ClientError as error:
-            if error_code(error) not in DENIED | ENDED:
+            if error_code(error) not in DENIED:
                 raise
             newer = self._keys.renewed(table)
             if has_begun or newer == keys:
@@ -96,7 +96,7 @@ class RoutedClient:
         with self._lock:
             known = self._clients.get(table)
             if known is None or known[0] != keys:
-                known = self._clients[table] = keys, connect(keys.s3, self._limits, keys.session_token)
+                known = self._clients[table] = keys, connect(keys.s3, self._limits)
             return known[1]
 
     def _send(self, table: str, name: str, arguments: dict[str, Any]) -> Any:
@@ -108,7 +108,7 @@ class RoutedClient:
         try:
             return getattr(self._client(table, keys), name)(**arguments)
         except ClientError as error:
-            if error_code(error) not in DENIED | ENDED:
+            if error_code(error) not in DENIED:
                 raise
             newer = self._keys.renewed(table)
             if newer == keys:
@@ -118,7 +118,7 @@ class RoutedClient:
         try:
             return getattr(self._client(table, newer), name)(**arguments)
         except ClientError as error:
-            if error_code(error) in DENIED | ENDED:
+            if error_code(error) in DENIED:
                 raise self._refused(table, arguments, error) from error
             raise
 

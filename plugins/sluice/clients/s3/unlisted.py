@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import ClientError
 
-from sluice.clients.s3.errors import DENIED, asking, error_code
+from sluice.clients.s3.errors import NO_RIGHT, asking, error_code
 from sluice.clients.s3.objects import Bucket, Entry
 from sluice.core.errors import Missing, Refused
 
@@ -40,7 +40,7 @@ def _denied_or_missing(given: Mapping[str, Any]) -> Iterator[None]:
     except (ClientError, Refused) as error:
         # A client with the keys of tables has made a Refused of it.
         s3 = error.__cause__ if isinstance(error, Refused) else error
-        if not isinstance(s3, ClientError) or error_code(s3) not in DENIED:
+        if not isinstance(s3, ClientError) or error_code(s3) not in NO_RIGHT:
             raise
         raise FileNotFoundError(
             f"s3://{given['Bucket']}/{given['Key']}: no such object, or no right to read it: S3 answers both "

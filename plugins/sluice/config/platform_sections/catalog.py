@@ -27,7 +27,7 @@ DELEGATION = "header.X-Iceberg-Access-Delegation"
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
 # The keys that have a meaning, beside type and check_namespace.
 KEYS = {
-    SQL: ("uri", "username", "password", "sslmode", "sslrootcert"),
+    SQL: ("uri", "username", "password", "sslmode", "sslrootcert", *postgresql.CERTIFICATE_FIELDS),
     REST: (
         "uri",
         "warehouse",
@@ -55,7 +55,9 @@ class Catalog:
         "the server's address, up to the part before `/v1`",
     ] = ""
     username: Annotated[str, "`sql`: the role's user"] = ""
-    password: Annotated[str, "`sql`: of `username`"] = field(default="", repr=False)
+    password: Annotated[
+        str, "`sql`: of `username`; may be empty if the server goes by a certificate alone"
+    ] = field(default="", repr=False)
     sslmode: Annotated[
         str,
         "`sql`: `verify-full` (default, except for a host that is this machine: `disable`), `verify-ca`, "
@@ -65,6 +67,17 @@ class Catalog:
         str,
         "`sql`: path of a PEM file with the CA of the server's certificate; `verify-…` needs it",
     ] = ""
+    sslcert: Annotated[
+        str,
+        "`sql`: path of a PEM file with the role's certificate and its chain, for a server that asks for it; "
+        "a file that is replaced is read again by new connections",
+    ] = ""
+    sslkey: Annotated[
+        str, "`sql`: path of a PEM file with the certificate's key; empty: in the same file"
+    ] = ""
+    sslpassword: Annotated[str, "`sql`: the key's passphrase, if it is encrypted"] = field(
+        default="", repr=False
+    )
     warehouse: Annotated[str, "`rest`: the warehouse's name there, as the server wants it"] = ""
     prefix: Annotated[str, "`rest`: in front of every path, for a server that does not say it itself"] = ""
     token: Annotated[str, "`rest`: bearer token"] = field(default="", repr=False)
@@ -116,6 +129,11 @@ class Catalog:
         return {"sslmode": self._ssl_mode, **ca}
 
     @property
+    def certificate(self) -> tuple[str, str, str]:
+        """Paths of certificate and key, and the key's passphrase; empty texts for what there is not."""
+        return self.sslcert, self.sslkey, self.sslpassword
+
+    @property
     def _ssl_mode(self) -> str:
         return postgresql.ssl_mode(self.host, self.sslmode)
 
@@ -162,7 +180,8 @@ class Catalog:
         }
 
     def spark(self) -> dict[str, str]:
-        """Properties of Iceberg's Java catalog, without those of S3."""
+        """Properties of Iceberg's Java catalog, without those of S3, and without a client's certificate
+        (sluice.clients.catalogs.login)."""
         if self.type == SQL:
             login = {"user": self.username, "password": self.password}
             if self.database == MYSQL:
@@ -204,7 +223,7 @@ class Catalog:
 
     def pyiceberg(self) -> dict[str, str]:
         """Properties for PyIceberg, without those of S3. Of ``sql`` after an import of
-        sluice.clients.databases.postgresql."""
+        sluice.clients.databases.postgresql and sluice.clients.databases.certificates."""
         from urllib.parse import quote, urlencode
 
         if self.type != SQL:
@@ -218,8 +237,12 @@ class Catalog:
         else:
             driver = "postgresql+psycopg2"
             query = self._ssl | postgresql.libpq_timeouts(STATEMENT_SECONDS)
-            query |= {"plugin": postgresql.PLUGIN, postgresql.DEADLINE_KEY: ANSWER_SECONDS}
-        uri = f"{driver}://{user}:{password}@{self._place}?{urlencode(query)}"
+            query |= {"plugin": [postgresql.PLUGIN], postgresql.DEADLINE_KEY: ANSWER_SECONDS}
+        if self.sslcert or self.database == MYSQL:
+            query["plugin"] = [*query.get("plugin", ()), postgresql.CERTIFICATE_PLUGIN]
+            given = zip(postgresql.CERTIFICATE_FIELDS, self.certificate, strict=True)
+            query |= {key: value for key, value in given if value}
+        uri = f"{driver}://{user}:{password}@{self._place}?{urlencode(query, doseq=True)}"
         return {"type": "sql", "uri": uri, "init_catalog_tables": "false"}
 
 
@@ -255,11 +278,14 @@ def _check_sql(catalog: Catalog, where: str) -> None:
             f"{where}: uri is {catalog.uri!r}, no address of a database. Fix: write "
             "postgresql://host:port/database, or mysql:// in place of postgresql://"
         )
-    for key in ("username", "password"):
+    for key in ("username",) if catalog.sslcert else ("username", "password"):
         if not getattr(catalog, key):
             raise ConfigError(f"{where}: {key} is missing. Fix: add the role's")
     keys = "sslmode", "sslrootcert"
     postgresql.check_ssl(where, catalog.host, catalog.sslmode, catalog.sslrootcert, keys)
+    is_encrypted = postgresql.ssl_mode(catalog.host, catalog.sslmode) != postgresql.DISABLE
+    files = dict(zip(postgresql.CERTIFICATE_FIELDS, catalog.certificate, strict=True))
+    postgresql.check_certificate(where, is_encrypted, files)
 
 
 def _check_rest(catalog: Catalog, where: str) -> None:

@@ -36,9 +36,9 @@ def with_defaults(catalog: Catalog, s3: S3) -> Catalog:
     if catalog.type != GLUE and not catalog.signing_name:
         return catalog
     filled = replace(catalog, region=catalog.region or s3.region)
-    if catalog.access_key or catalog.secret_key or catalog.session_token:
+    if catalog.access_key or catalog.secret_key or catalog.session_token or not s3.has_fixed_login:
         return filled
-    return replace(filled, access_key=s3.access_key, secret_key=s3.secret_key)
+    return replace(filled, access_key=s3.access_key, secret_key=s3.secret_key, session_token=s3.session_token)
 
 
 def address(catalog: Catalog) -> str:
@@ -92,6 +92,18 @@ def check_keys(catalog: Catalog, where: str) -> None:
             )
     if (text := catalog.region) and not _REGION.fullmatch(text):
         raise ConfigError(f"{where}: region is {shown(text)}. Fix: write it as AWS shows it")
+
+
+def check_login(catalog: Catalog, s3: S3, where: str) -> None:
+    """Raises ConfigError for keys of its own beside a login of ``[s3]`` that is renewed: Iceberg's Java
+    client has one for both."""
+    if catalog.type == GLUE and catalog.access_key and not s3.has_fixed_login:
+        raise ConfigError(
+            f"{where}: access_key is there, and [s3] has a login without fixed keys, which the catalog's "
+            "Java "
+            "client would take. Fix: remove access_key and secret_key, and give [s3]'s login the rights in "
+            "Glue"
+        )
 
 
 def _check_endpoint(catalog: Catalog, where: str) -> None:

@@ -91,7 +91,8 @@ class Lake:
             # What has no table's keys does not take those that the machine itself may have.
             properties["s3.anonymous"] = "true"
         else:
-            properties |= {"s3.access-key-id": s3.access_key, "s3.secret-access-key": s3.secret_key}
+            # For tables that PyIceberg writes itself, too.
+            properties |= s3.properties()
         return properties | ({"s3.endpoint": s3.endpoint} if s3.endpoint else {})
 
 

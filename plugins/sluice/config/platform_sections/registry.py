@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated
 from urllib.parse import urlsplit
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url, is_loopback
 
 # A name is a part of messages, and of nothing else as it is.
 _NAME = re.compile(r"[ -~]{1,200}")
+# The keys of tokens that are fetched, as Confluent's clients begin their names.
+_BEARER = "bearer_auth"
 
 
 @dataclass(frozen=True)
@@ -33,13 +35,33 @@ class Registry:
     token: Annotated[str, "bearer token, in place of `username` and `password`"] = field(
         default="", repr=False
     )
+    bearer_auth_issuer_endpoint_url: Annotated[
+        str,
+        "address of OAuth2's token endpoint, whose tokens (grant `client_credentials`) are renewed; in place "
+        "of `token`",
+    ] = ""
+    bearer_auth_client_id: Annotated[str, "at the token endpoint"] = ""
+    bearer_auth_client_secret: Annotated[str, "of the client id"] = field(default="", repr=False)
+    bearer_auth_scope: Annotated[str, "of the tokens; several with blanks between"] = ""
+    bearer_auth_logical_cluster: Annotated[
+        str, "Confluent Cloud: the registry's id (`lsrc-…`), sent with a bearer token"
+    ] = ""
+    bearer_auth_identity_pool_id: Annotated[
+        str, "Confluent Cloud: the identity pool's id (`pool-…`), sent with a bearer token"
+    ] = ""
+    https_ca_location: Annotated[
+        str, "path of a PEM file with the token endpoint's CA; empty: the system's CAs"
+    ] = ""
     ssl_ca_location: Annotated[str, "path of a PEM file with the server's CA; empty: the system's CAs"] = ""
     ssl_certificate_location: Annotated[
         str, "path of a PEM file with a client's certificate and its chain; empty: none"
     ] = ""
     ssl_key_location: Annotated[
-        str, "path of a PEM file with the certificate's key, without a passphrase; empty: in the same file"
+        str, "path of a PEM file with the certificate's key; empty: in the same file"
     ] = ""
+    ssl_key_password: Annotated[str, "the key's passphrase, if it is encrypted"] = field(
+        default="", repr=False
+    )
     plain_text: Annotated[
         bool,
         "true: a login is sent to another machine over `http://`, in a network that you trust",
@@ -49,6 +71,12 @@ class Registry:
     def urls(self) -> tuple[str, ...]:
         """The addresses, without a slash at their end."""
         return tuple(url.strip().rstrip("/") for url in self.url.split(","))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The files that are read again after they were replaced."""
+        found = (self.ssl_ca_location, self.ssl_certificate_location, self.ssl_key_location)
+        return tuple(filter(None, found))
 
     @property
     def identity(self) -> str:
@@ -81,7 +109,44 @@ def _check_url(url: str, where: str) -> None:
         raise ConfigError(f"{where} {url} has a query or a fragment. Fix: leave out what begins with ? or #")
 
 
+def _check_oauth(registry: Registry, where: str) -> None:
+    names = [one.name for one in fields(registry) if one.name.startswith(f"{_BEARER}_")]
+    url, login = registry.bearer_auth_issuer_endpoint_url, names[:3]
+    asked = (*login[1:], f"{_BEARER}_scope", "https_ca_location")
+    if not url:
+        if extra := next((one for one in asked if getattr(registry, one)), ""):
+            raise ConfigError(
+                f"{where}: registry {extra} is there, and {login[0]} is missing. Fix: add it, or remove "
+                f"{extra}"
+            )
+        further = next((one for one in names if getattr(registry, one)), "")
+        if further and not registry.token:
+            raise ConfigError(
+                f"{where}: registry {further} is there, and no bearer token. Fix: add {login[0]}, or token"
+            )
+        return
+    if registry.token or registry.username:
+        raise ConfigError(f"{where}: registry {login[0]} and another login are there. Fix: keep one of them")
+    check_no_login(url, f"{where}: registry {login[0]}")
+    check_url(url, f"{where}: registry {login[0]}")
+    if urlsplit(url).scheme == "http" and not is_loopback(urlsplit(url).hostname or ""):
+        raise ConfigError(
+            f"{where}: registry {login[0]} {url} is of another machine, and the secret would be sent to it "
+            "in plain text. Fix: write https://"
+        )
+    for one in login[1:]:
+        if not VISIBLE.fullmatch(getattr(registry, one)):
+            found = "has a character that no header can have" if getattr(registry, one) else "is missing"
+            raise ConfigError(f"{where}: registry {one} {found}. Fix: give it, in visible ASCII")
+
+
 def _check_login(registry: Registry, where: str) -> None:
+    _check_oauth(registry, where)
+    for one in ("bearer_auth_logical_cluster", "bearer_auth_identity_pool_id"):
+        if (text := getattr(registry, one)) and not VISIBLE.fullmatch(text):
+            raise ConfigError(
+                f"{where}: registry {one} has a character that no header can have. Fix: use visible ASCII"
+            )
     if registry.token and (registry.username or registry.password):
         raise ConfigError(
             f"{where}: registry token and username or password: there are two logins. Fix: keep one of them"
@@ -98,18 +163,21 @@ def _check_login(registry: Registry, where: str) -> None:
         raise ConfigError(
             f"{where}: registry token has a character that no header can have. Fix: use visible ASCII only"
         )
-    if registry.plain_text or not (registry.username or registry.token):
+    if registry.plain_text or not (
+        registry.username or registry.token or registry.bearer_auth_issuer_endpoint_url
+    ):
         return
     for url in registry.urls:
         check_encrypted(url, f"{where}: registry url {url}")
 
 
 def _check_tls(registry: Registry, where: str) -> None:
-    if registry.ssl_key_location and not registry.ssl_certificate_location:
-        raise ConfigError(
-            f"{where}: registry ssl_key_location is there, and ssl_certificate_location is missing. Fix: add "
-            "the certificate, or remove the key"
-        )
+    for key in ("ssl_key_location", "ssl_key_password"):
+        if getattr(registry, key) and not registry.ssl_certificate_location:
+            raise ConfigError(
+                f"{where}: registry {key} is there, and ssl_certificate_location is missing. Fix: add the "
+                f"certificate, or remove {key}"
+            )
     plain = [url for url in registry.urls if urlsplit(url).scheme == "http"]
     for key in ("ssl_ca_location", "ssl_certificate_location"):
         if getattr(registry, key) and plain:

@@ -19,7 +19,6 @@ from sluice.connection_check.run import End
 if TYPE_CHECKING:
     from sluice.config.connection import Database
     from sluice.config.platform import Platform
-    from sluice.config.platform_sections.catalog import Catalog
 
 # The role whose processes write results into databases.
 RESULTS_ROLE = "consumer"
@@ -109,7 +108,7 @@ def _s3(platform: Platform, needs: Needs) -> End:
 
 def _catalog(platform: Platform) -> End:
     catalog = platform.lake.catalog
-    row = Row(platform.role, f"lake.catalog {catalog.type}", catalog.address, _catalog_login(catalog))
+    row = Row(platform.role, f"lake.catalog {catalog.type}", catalog.address, _catalog_login(platform))
     if catalog.type == SQL:
         from sluice.connection_check.probing.sql import ask_catalog
 
@@ -119,12 +118,15 @@ def _catalog(platform: Platform) -> End:
     return End(row, partial(ask, platform))
 
 
-def _catalog_login(catalog: Catalog) -> str:
+def _catalog_login(platform: Platform) -> str:
+    catalog = platform.lake.catalog
     if catalog.type == SQL:
         return f"user {catalog.username}"
     if catalog.type == GLUE or catalog.signing_name:
+        from sluice.connection_check.probing.s3 import login_of
+
         signed = "" if catalog.type == GLUE else "SigV4, "
-        return f"{signed}key {catalog.access_key}" if catalog.access_key else f"{signed}AWS's default chain"
+        return f"{signed}key {catalog.access_key}" if catalog.access_key else signed + login_of(platform.s3)
     if catalog.credential:
         return f"OAuth2 {catalog.credential.partition(':')[0]}"
     return "bearer token" if catalog.token else "none"

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from sluice.clients.s3.errors import denied, error_code
+from sluice.clients.s3.errors import DENIED, denied, error_code, not_asked
 from sluice.clients.s3.requests import Limits, connect
 from sluice.config.platform_sections.s3 import S3
 from sluice.connection_check.probing import tls as handshakes
@@ -43,7 +43,7 @@ from sluice.connection_check.rights.s3 import (
 )
 from sluice.connection_check.rows import Row, compared
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.errors import Missing, Unreachable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -62,8 +62,6 @@ _NOTHING_THERE = frozenset(
         *("ConditionalRequestConflict", "InvalidArgument", "MethodNotAllowed", "405", "NotImplemented"),
     }
 )
-_LOGIN = frozenset({"InvalidAccessKeyId", "SignatureDoesNotMatch", "401", "ExpiredToken", "InvalidToken"})
-_CLOCK = "RequestTimeTooSkewed"
 _ON_OBJECTS = (GET, GET_VERSION, PUT, ABORT, PARTS, DELETE)
 
 
@@ -170,7 +168,7 @@ class _Asking:
             self._note_clock(error.response, began)
             return self._refusal(what, bucket, error)
         except BotoCoreError as error:
-            raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
+            raise not_asked(what, error) from error
         self._note_clock(answer, began)
         if action == PUT:
             self._row.remarks.append(
@@ -189,13 +187,9 @@ class _Asking:
                 f"bucket {bucket} does not exist. Fix: make it, with versions, or correct [lake] or [source]",
                 ErrorCode.OBJECT_NOT_FOUND,
             ) from error
-        if code == _CLOCK:
-            # The row says by how much.
-            raise Refused(
-                f"S3 refuses this machine's time ({code}). Fix: set its clock", ErrorCode.S3_PERMISSION
-            ) from error
-        if code in _LOGIN:
-            raise denied("the login", code) from error
+        if code in DENIED:
+            # Of a clock, the row says by how much.
+            raise denied(what, error) from error
         raise Unreachable(f"{what}: S3 answered {code}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
     def _note_clock(self, answer: Any, began: float) -> None:

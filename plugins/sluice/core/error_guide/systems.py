@@ -112,20 +112,26 @@ ERRORS = {
         fix="start S3, then clear the task",
     ),
     ErrorCode.S3_PERMISSION: ErrorGuide(
-        cause="Wrong key, or a policy is missing",
-        fix="correct `[s3]` of the role's platform file, or the user's [policy](your-own-systems.md)",
+        cause="A policy is missing; or a login is wrong, of a request whose answer does not say so",
+        fix="correct the user's [policy](your-own-systems.md), or `[s3]` of the role's platform file",
+    ),
+    ErrorCode.S3_LOGIN: ErrorGuide(
+        cause="S3 refuses the login of `[s3]`: a wrong key, keys that ended, a clock that is off. Or STS "
+        "does not give the role, the token's file has ended, no credentials are found, or the certificate "
+        "is of a CA that is not declared",
+        fix="do what the text says ([logins](your-own-systems.md#s3)); the stream goes on by itself with "
+        "its runtime's next attempt",
     ),
     ErrorCode.OBJECT_NOT_FOUND: ErrorGuide(
         cause="A source object, a prefix without `.csv` objects, or a bucket does not exist",
         fix="upload the object, or correct `objects` or `source_prefix`",
     ),
     ErrorCode.CATALOG_UNREACHABLE: ErrorGuide(
-        cause="The catalog (its database, its REST server, AWS Glue) does not answer, limits requests, its "
-        "certificate is not verified, or its connections are all in use; or a proxy answers in its "
+        cause="The catalog (its database, its REST server, AWS Glue) does not answer, limits requests, "
+        "or its connections are all in use; or a proxy answers in its "
         "place: 404 without Iceberg's error, which is not taken for a missing table, or a redirect, which is "
         "not followed. Retried",
-        fix="start it; if it limits requests: wait; of a certificate, an address or a proxy: correct what "
-        "the message names",
+        fix="start it; if it limits requests: wait; of an address or a proxy: correct what the message names",
     ),
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
@@ -141,11 +147,13 @@ ERRORS = {
         "platform file",
     ),
     ErrorCode.CATALOG_LOGIN: ErrorGuide(
-        cause="The catalog (its database, its REST server, AWS) refuses the login of `[lake.catalog]`, or "
-        "the token endpoint the client: a wrong password, secret or key, a token or temporary keys that "
-        "ended, a clock that is wrong; or AWS's default chain has no keys. Exit code 77",
-        fix="do what the text says ([logins](catalogs.md#signed-requests)); the stream goes on by itself "
-        "with its runtime's next attempt",
+        cause="The catalog (its database, its REST server, AWS), or the token endpoint, refuses the login of "
+        "`[lake.catalog]`: a wrong password, secret or key; a token, temporary keys or a certificate that "
+        "ended, or of another CA; a clock that is wrong; or there are no keys, or no files that can be "
+        "used; or the catalog is not verified (another CA, another host name, no encryption), and got no "
+        "login. Exit code 77 of a process",
+        fix="do what the text says ([logins](catalogs.md#connect-one)); the stream goes on by itself with "
+        "its runtime's next attempt",
     ),
     ErrorCode.CATALOG_KEYS: ErrorGuide(
         cause="With `access_delegation` the catalog gave no keys for the table's files, or S3 refuses "
@@ -184,7 +192,7 @@ ERRORS = {
         fix="bring the database back ([sink is down](operating.md#sink-is-down))",
     ),
     ErrorCode.DATABASE_REFUSED: ErrorGuide(
-        cause="Login, a permission or a value",
+        cause="A permission or a value",
         fix="correct the Airflow connection or the user's "
         "[rights](your-own-systems.md#a-database-for-results)",
     ),
@@ -193,6 +201,14 @@ ERRORS = {
         "collation or engine differ from the query",
         fix="missing: clear `provision_sinks`; different: rename the table, then clear `provision_sinks`, "
         "which creates an empty one and so [rebuilds the query](operating.md#rebuild-a-query)",
+    ),
+    ErrorCode.DATABASE_LOGIN: ErrorGuide(
+        cause="The database of a sink refuses the login or the certificate of its Airflow connection, or the "
+        "certificate's files cannot be used; or it is not verified (another CA, another host name, no "
+        "encryption), and got no login. Exit code 77 of a stream's queries",
+        fix="correct the Airflow connection or its files "
+        "([encryption](your-own-systems.md#a-database-for-results)), then clear `provision_sinks`, which "
+        "exports the connection; the queries go on by themselves",
     ),
     ErrorCode.NOT_DELIVERED: ErrorGuide(
         cause="A [notifier](operating.md#notifications) failed, or took longer than 12 s: the mail server "
@@ -219,7 +235,7 @@ ERRORS = {
         "[`registry`](your-own-systems.md#a-schema-registry) in the role's platform file",
     ),
     ErrorCode.REGISTRY_REFUSED: ErrorGuide(
-        cause="Wrong login or a missing right (401, 403), an address that is not that of the API, a "
+        cause="A missing right (403), an address that is not that of the API, a "
         "redirect, which is never followed, or an answer that the API does not have",
         fix="correct [`registry`](your-own-systems.md#a-schema-registry) of the role's platform file, or "
         "grant the right that the page lists",
@@ -250,6 +266,13 @@ ERRORS = {
         "as its next version. Nothing was sent",
         fix="what the text names: give a new field a default, keep the others; or set the subject's "
         "compatibility, as `NONE`",
+    ),
+    ErrorCode.REGISTRY_LOGIN: ErrorGuide(
+        cause="The registry refuses the login or the certificate of `[registry]`, or the token endpoint the "
+        "client; or the certificate's files cannot be used; or one of the two is not verified (another CA, "
+        "another host name), and got no login. Exit code 77 of a stream's process",
+        fix="do what the text says ([logins](your-own-systems.md#a-schema-registry)); the stream goes on by "
+        "itself with its runtime's next attempt",
     ),
     ErrorCode.CONNECTION_FINDING: ErrorGuide(
         cause="An end of a platform file does not answer, refuses the login or a right, or has another "

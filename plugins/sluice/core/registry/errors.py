@@ -41,6 +41,13 @@ class RegistryRefused(Refused):
     code = ErrorCode.REGISTRY_REFUSED
 
 
+class RegistryLogin(RegistryRefused):
+    """The registry refuses the login, its token or its certificate, or is not verified. It goes on once that
+    is corrected."""
+
+    code = ErrorCode.REGISTRY_LOGIN
+
+
 class Forbidden(RegistryRefused):
     """The login is known, and may not have this one thing."""
 

@@ -95,8 +95,8 @@ GUIDES: Mapping[Health, Guide] = {
         "Then trigger {stream}_stream with action restart.",
     ),
     Health.LOGIN_REFUSED: Guide(
-        "Kafka or the catalog refuses its login, its certificate or its token, or none is given to it. The "
-        "runtime tries it again, after a minute at most (on Kubernetes six); that counts as no restart.",
+        "A system refuses its login, its certificate or its token, or no token is given to it. The runtime "
+        "tries it again, after a minute at most (on Kubernetes six); that counts as no restart.",
         "Do what the message says. It goes on by itself with the runtime's next attempt.",
     ),
     Health.NODE_LOST: Guide(

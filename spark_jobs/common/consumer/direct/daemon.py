@@ -26,7 +26,7 @@ IMPORTED = (avro, json, own_decode, shuffle, task, transfer)
 def main() -> None:
     """Serve until Spark ends."""
     # boto3 keeps its description of S3, half of what a client takes. Nothing is sent.
-    connect(S3("", ""))
+    connect(S3("none", "none"))
     # A collection in a worker would copy what all of them share.
     gc.freeze()
     manager()

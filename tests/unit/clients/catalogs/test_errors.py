@@ -14,7 +14,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from sluice.clients.catalogs.errors import asking
 from sluice.core.error_codes import PERMANENT, ErrorCode
-from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from tests.support.raising import raising
 
 
@@ -40,11 +40,15 @@ MYSQL_CASES = [
     ((1049, "Unknown database 'lake'"), Refused, ErrorCode.CATALOG_PERMISSION, "Unknown database 'lake'"),
     (
         (2003, f"Can't connect to MySQL server on 'h' ({_SSL})"),
-        *(Unreachable, ErrorCode.CATALOG_UNREACHABLE, "not verified, and got no login"),
+        *(Refused, ErrorCode.CATALOG_LOGIN, "not verified, and got no login"),
     ),
     (
         (2026, "SSL is required but the server doesn't support it"),
-        *(Unreachable, ErrorCode.CATALOG_UNREACHABLE, "Fix: correct sslrootcert"),
+        *(Refused, ErrorCode.CATALOG_LOGIN, "Fix: correct sslrootcert"),
+    ),
+    (
+        (2013, "Lost connection to MySQL server during query ([SSL: TLSV1_ALERT_UNKNOWN_CA] tlsv1 alert)"),
+        *(Refused, ErrorCode.CATALOG_LOGIN, "Fix: correct the login, or the certificate"),
     ),
     ((2013, "Lost connection"), Unreachable, ErrorCode.CATALOG_UNREACHABLE, "does not answer: Lost"),
     ((1205, "Lock wait timeout exceeded"), Unreachable, ErrorCode.CATALOG_UNREACHABLE, "does not answer"),
@@ -63,17 +67,25 @@ def test_an_error_of_mysqls_driver_is_one_sentence_with_a_code(
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "words"),
+    ("text", "code", "words"),
     [
-        ('FATAL:  password authentication failed for user "u"', Refused, "refuses the login"),
-        ('server certificate for "a" does not match host name "b"', Unreachable, "got no login"),
-        ("server does not support SSL, but SSL was required", Unreachable, "got no login"),
-        ('could not translate host name "h"', Unreachable, "does not answer"),
+        ('FATAL:  password authentication failed for user "u"', "SLU-228", "refuses the login"),
+        ("FATAL:  connection requires a valid client certificate", "SLU-228", "refuses the login"),
+        ("SSL error: ssl/tls alert certificate expired", "SLU-228", "refuses the login"),
+        ("SSL error: tlsv1 alert unknown ca", "SLU-228", "refuses the login"),
+        ('private key file "k" has group or world access', "SLU-228", "refuses the login"),
+        ('server certificate for "a" does not match host name "b"', "SLU-228", "got no login"),
+        ('root certificate file "c" does not exist', "SLU-228", "got no login"),
+        ("server does not support SSL, but SSL was required", "SLU-228", "got no login"),
+        ('permission denied for database "lake"', "SLU-226", "refuses this role"),
+        ("SSL error: ssl/tls alert internal error", "SLU-221", "does not answer"),
+        ('could not translate host name "h"', "SLU-221", "does not answer"),
     ],
 )
-def test_an_error_of_postgresqls_driver_is_one_sentence(text: str, kind: type[Exception], words: str) -> None:
-    with raising(kind, "table x: the catalog", words), asking("table x"):
+def test_an_error_of_postgresqls_driver_is_one_sentence(text: str, code: str, words: str) -> None:
+    with raising(ClientError, "table x: the catalog", words) as raised, asking("table x"):
         raise DBAPIError("select 1", {}, psycopg2.OperationalError(text))
+    assert raised.value.code == code
 
 
 def answered(status: int, text: str) -> RESTError:

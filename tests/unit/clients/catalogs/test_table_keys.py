@@ -32,8 +32,8 @@ ANSWER = {
 
 def test_the_answer_says_how_its_bucket_is_reached() -> None:
     found = table_keys("raw.a", ANSWER, ROLE, 1000)
-    assert found.s3 == S3("its", "secret-of-table", "https://s3.test", "eu-west-1", path_style=False)
-    assert (found.session_token, found.received, found.ends) == ("token-of-table", 1000, 1300)
+    keys = S3("its", "secret-of-table", "https://s3.test", "eu-west-1", session_token="token-of-table")
+    assert (found.s3, found.received, found.ends) == (keys, 1000, 1300)
     assert "secret-of-table" not in repr(found)
     assert "token-of-table" not in repr(found)
     # Given again, they need no new connections.
@@ -42,7 +42,7 @@ def test_the_answer_says_how_its_bucket_is_reached() -> None:
     found = table_keys("raw.a", few | {"s3.region": "us-west-2"}, ROLE, 1000)
     assert (found.s3.endpoint, found.s3.region) == ("http://minio:9000", "us-west-2")
     assert found.s3.path_style
-    assert (found.session_token, found.ends) == ("", None)
+    assert (found.s3.session_token, found.ends) == ("", None)
 
 
 @pytest.mark.parametrize("missing", ["s3.access-key-id", "s3.secret-access-key"])

@@ -162,12 +162,18 @@ def test_what_s3_does_not_answer_is_unreachable(
         files.new_input(location).open()
 
 
-@pytest.mark.parametrize("code", ["AccessDenied", "ExpiredToken"])
-def test_what_s3_denies_is_refused(code: str) -> None:
-    _, files = file_io(list=refusal(code))
-    with raising(Refused, "table t: S3 denies access") as raised, asking("table t"):
+@pytest.mark.parametrize(
+    ("refused", "message", "code"),
+    [
+        ("AccessDenied", "S3 denies access", ErrorCode.S3_PERMISSION),
+        ("ExpiredToken", "S3 refuses the login (ExpiredToken: ", ErrorCode.S3_LOGIN),
+    ],
+)
+def test_what_s3_denies_is_refused(refused: str, message: str, code: ErrorCode) -> None:
+    _, files = file_io(list=refusal(refused))
+    with raising(Refused, f"table t: {message}", "Fix:") as raised, asking("table t"):
         files.new_input(LIST).open()
-    assert raised.value.code == ErrorCode.S3_PERMISSION
+    assert raised.value.code == code
 
 
 @pytest.mark.parametrize("is_listed", [True, False])

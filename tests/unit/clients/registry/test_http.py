@@ -8,6 +8,7 @@ import ssl
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -18,11 +19,13 @@ import pytest
 from sluice.clients.registry import http
 from sluice.clients.registry.http import Http, Limits
 from sluice.config.platform_sections.registry import Registry
-from sluice.config.reading.toml import ConfigError
-from sluice.core.registry.errors import RegistryRefused, RegistryUnreachable
+from sluice.core.error_codes import ErrorCode
+from sluice.core.registry.errors import RegistryLogin, RegistryRefused, RegistryUnreachable
+from tests.support.certificates import Authority
 from tests.support.postgres_front import Certificates, make_certificates
 from tests.support.raising import raising
 from tests.support.registry_server import Answer, RegistryServer, error, free_url, serving
+from tests.support.token_server import TokenServer
 
 pytestmark = pytest.mark.usefixtures("socket_enabled")
 SHORT = Limits(connect_seconds=1, read_seconds=0.3, answer_seconds=0.6)
@@ -72,14 +75,20 @@ def test_a_login(server: RegistryServer, login: dict[str, Any], header: str) -> 
     assert server.requests[0][1]["authorization"] == header
 
 
-@pytest.mark.parametrize(("status", "words"), [(401, "a wrong login"), (403, "a missing right")])
-def test_a_login_that_is_refused_is_named_without_it(server: RegistryServer, status: int, words: str) -> None:
+@pytest.mark.parametrize(
+    ("status", "code", "words"),
+    [(401, "SLU-267", "a wrong login"), (403, "SLU-262", "a missing right")],
+)
+def test_a_login_that_is_refused_is_named_without_it(
+    server: RegistryServer, status: int, code: str, words: str
+) -> None:
     server.answers[TYPES] = Answer({"error_code": status * 100 + 1, "message": "no\nway"}, status)
     with raising(
         RegistryRefused, f"{server.url}{TYPES} answered {status}", words, "no\\\\nway", "Fix:"
     ) as caught:
         ask(Registry(server.url, username="me", password="hidden-word"))
     assert "hidden-word" not in repr(caught.value)
+    assert caught.value.code == code
 
 
 def test_an_api_error_is_an_answer_and_an_unknown_path_is_not(server: RegistryServer) -> None:
@@ -246,10 +255,10 @@ def test_a_server_by_another_ca_or_of_another_name_gets_no_login(
 ) -> None:
     other = make_certificates(tmp_path, "other", "127.0.0.1")
     for ca in ("", str(other.ca)):
-        with raising(RegistryUnreachable, secure.url, "certificate verify failed"):
+        with raising(RegistryLogin, secure.url, "certificate verify failed", "Fix: correct ssl_ca_location"):
             ask(Registry(secure.url, token="t", ssl_ca_location=ca))
     port = urlsplit(secure.url).port
-    with raising(RegistryUnreachable, "localhost", "certificate verify failed"):
+    with raising(RegistryLogin, "localhost", "certificate verify failed"):
         ask(Registry(f"https://localhost:{port}", token="t", ssl_ca_location=str(trusted.ca)))
     assert not secure.requests
 
@@ -271,38 +280,130 @@ def test_a_clients_certificate(trusted: Certificates, tmp_path: Path) -> None:
             ssl_key_location=str(client.server),
         )
         assert ask(apart).body == ["AVRO"]
-        with raising(RegistryUnreachable, server.url):
+        with raising(RegistryLogin, server.url, "Fix: give ssl_certificate_location of [registry]") as raised:
             ask(Registry(server.url, ssl_ca_location=ca))
+        assert raised.value.code is ErrorCode.REGISTRY_LOGIN
 
 
 def test_a_file_that_cannot_be_used_is_named(
     secure: RegistryServer, trusted: Certificates, tmp_path: Path
 ) -> None:
     missing = str(tmp_path / "missing.pem")
-    with raising(ConfigError, "ssl_ca_location", missing, "Fix:"):
+    with raising(RegistryLogin, "ssl_ca_location", missing, "Fix:"):
         ask(Registry(secure.url, ssl_ca_location=missing))
     (tmp_path / "empty.pem").touch()
-    with raising(ConfigError, "ssl_ca_location", "empty.pem"):
+    with raising(RegistryLogin, "ssl_ca_location", "empty.pem"):
         ask(Registry(secure.url, ssl_ca_location=str(tmp_path / "empty.pem")))
-    with raising(ConfigError, "ssl_certificate_location", str(trusted.ca), "Fix:"):
+    with raising(RegistryLogin, "ssl_certificate_location", str(trusted.ca), "Fix:"):
         ask(Registry(secure.url, ssl_certificate_location=str(trusted.ca)))
 
 
-def test_a_key_with_a_passphrase_is_refused_and_none_is_asked_for(
-    trusted: Certificates, tmp_path: Path
-) -> None:
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        Encoding,
-        PrivateFormat,
-        load_pem_private_key,
-    )
+def test_an_encrypted_key_by_its_passphrase_and_none_is_asked_for(tmp_path: Path) -> None:
+    certificate, key = Authority(tmp_path).issue("sluice", passphrase="word")
+    files: dict[str, Any] = {"ssl_certificate_location": str(certificate), "ssl_key_location": str(key)}
+    http.tls(Registry("https://127.0.0.1:1", **files, ssl_key_password="word"))
+    for wrong in ("", "another"):
+        with raising(RegistryLogin, "ssl_certificate_location", str(key), "passphrase as ssl_key_password"):
+            http.tls(Registry("https://127.0.0.1:1", **files, ssl_key_password=wrong))
 
-    key = load_pem_private_key(trusted.server.read_bytes(), None)
-    locked = tmp_path / "locked.pem"
-    locked.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"word")))
+
+def secure_of(authority: Authority) -> ssl.SSLContext:
+    """A server that takes clients of the authority, and has its certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("server"))
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.load_verify_locations(authority.ca)
+    return context
+
+
+def test_a_certificate_that_is_replaced_is_read_by_a_client_that_stays(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("sluice")
+    files: dict[str, Any] = {"ssl_certificate_location": str(certificate), "ssl_key_location": str(key)}
+    with serving(secure_of(authority)) as server:
+        server.answers[TYPES] = Answer(["AVRO"])
+        client = Http(Registry(server.url, ssl_ca_location=str(authority.ca), **files), SHORT)
+        for _ in range(2):
+            assert client.get(("schemas", "types")).body == ["AVRO"]
+        assert server.connections == 1
+        # A key that is not the certificate's yet: the connection that is there goes on.
+        kept = key.read_bytes()
+        Authority(tmp_path / "other").issue("sluice")[1].replace(key)
+        assert client.get(("schemas", "types")).body == ["AVRO"]
+        assert server.connections == 1
+        key.write_bytes(kept)
+        authority.issue("sluice")
+        assert client.get(("schemas", "types")).body == ["AVRO"]
+        assert server.connections == 2
+        client.close()
+
+
+def test_a_certificate_of_another_authority_or_one_that_has_ended_is_one_line(tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path / "other", "another")
+    with serving(secure_of(authority)) as server:
+        for issued, words in (
+            (other.issue("sluice"), "Fix: give ssl_certificate_location of [registry]"),
+            (authority.issue("ended", valid=timedelta(hours=-2)), "ended.crt ended 2 h ago. Fix: renew it"),
+        ):
+            certificate, key = map(str, issued)
+            files: dict[str, Any] = {"ssl_certificate_location": certificate, "ssl_key_location": key}
+            with raising(RegistryLogin, words):
+                ask(Registry(server.url, ssl_ca_location=str(authority.ca), **files))
+        assert not server.requests
+
+
+@pytest.fixture
+def tokens() -> Iterator[TokenServer]:
+    made = TokenServer({"sluice": "hidden-word"})
+    yield made
+    made.stop()
+
+
+def test_tokens_are_fetched_and_renewed_with_what_confluent_cloud_asks_for(
+    server: RegistryServer, tokens: TokenServer
+) -> None:
+    tokens.lifetime = 1.0
     registry = Registry(
-        "https://127.0.0.1:1", ssl_certificate_location=str(trusted.server), ssl_key_location=str(locked)
+        server.url,
+        bearer_auth_issuer_endpoint_url=tokens.url,
+        bearer_auth_client_id="sluice",
+        bearer_auth_client_secret="hidden-word",
+        bearer_auth_scope="schemas",
+        bearer_auth_logical_cluster="lsrc-1",
+        bearer_auth_identity_pool_id="pool-1",
     )
-    with raising(ConfigError, "ssl_certificate_location", "locked.pem", "passphrase"):
-        http.tls(registry)
+    client = Http(registry, SHORT)
+    for _ in range(2):
+        client.get(("schemas", "types"))
+    assert len(tokens.asked) == 1
+    assert tokens.asked[0]["scope"] == "schemas"
+    time.sleep(0.6)
+    # A token of another second is another one.
+    tokens.clock = 5.0
+    client.get(("schemas", "types"))
+    client.close()
+    first, second, third = (request[1] for request in server.requests)
+    assert first["authorization"] == second["authorization"] != third["authorization"]
+    assert first["authorization"].startswith("Bearer ey")
+    assert (first["target-sr-cluster"], first["confluent-identity-pool-id"]) == ("lsrc-1", "pool-1")
+    assert "hidden-word" not in repr(registry)
+
+
+def test_a_token_endpoint_that_refuses_or_is_away_is_told_with_its_words(
+    server: RegistryServer, tokens: TokenServer
+) -> None:
+    def registry(secret: str) -> Registry:
+        return Registry(
+            server.url,
+            bearer_auth_issuer_endpoint_url=tokens.url,
+            bearer_auth_client_id="sluice",
+            bearer_auth_client_secret=secret,
+        )
+
+    with raising(RegistryLogin, "invalid_client", "Fix: correct bearer_auth_client_id") as raised:
+        ask(registry("not-this-word"))
+    assert "not-this-word" not in str(raised.value)
+    tokens.failure = 503
+    with raising(RegistryUnreachable, "token endpoint", "answered 503"):
+        ask(registry("hidden-word"))
+    assert not server.requests

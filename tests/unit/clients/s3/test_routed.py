@@ -61,7 +61,7 @@ class Keys:
     """Table ``raw.a``'s, below ``a/`` of bucket ``lake``: the first, then those to renew them with."""
 
     def __init__(self, *names: str) -> None:
-        self._left = [TableKeys(S3(name, "s"), "t", 0) for name in names]
+        self._left = [TableKeys(S3(name, "s"), 0) for name in names]
 
     def table_of(self, bucket: str, key: str) -> str | None:
         return "raw.a" if bucket == "lake" and key.startswith("a/") else None
@@ -77,7 +77,7 @@ class Keys:
 @pytest.fixture
 def clients(monkeypatch: pytest.MonkeyPatch) -> dict[str, Client]:
     found = {name: Client(name) for name in ("usual", "one", "two")}
-    monkeypatch.setattr(routed, "connect", lambda s3, limits, token: found[s3.access_key])
+    monkeypatch.setattr(routed, "connect", lambda s3, limits: found[s3.access_key])
     return found
 
 

@@ -44,7 +44,7 @@ class Keys:
         return "raw.a"
 
     def keys(self, table: str) -> TableKeys:
-        return TableKeys(S3("k", "s"), "t", 0)
+        return TableKeys(S3("k", "s"), 0)
 
     renewed = keys
 

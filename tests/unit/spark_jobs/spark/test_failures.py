@@ -38,6 +38,7 @@ _NOT_FOUND = "unable to find valid certification path to requested target"
 _ICEBERG = "org.apache.iceberg.exceptions."
 _GLUE = "software.amazon.awssdk.services.glue.model."
 _BY_GLUE = "(Service: Glue, Status Code: 400, Request ID: 5d0a)"
+_ALERT = "javax.net.ssl.SSLHandshakeException: Received fatal alert: certificate_expired"
 _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
 
 
@@ -105,12 +106,24 @@ _S3 = "software.amazon.awssdk.services.s3.model.S3Exception: "
             "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'FATAL: password",
         ),
         (
+            "org.postgresql.util.PSQLException: FATAL: connection requires a valid client certificate",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'FATAL: connection",
+        ),
+        (
+            f"{_ALERT}\n\tat org.postgresql.core.VisibleBufferedInputStream.readMore",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login: 'Received fatal alert",
+        ),
+        (
+            f"{_ALERT}\n\tat org.other.X",
+            f"SLU-500 {_ALERT}",
+        ),
+        (
             f"{_JAVA}{_CONNECT}Trying to connect with ssl, but ssl not enabled in the server",
-            "SLU-221 Unreachable: the lake's catalog: the catalog's database is not verified",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog is not verified",
         ),
         (
             f"{_JAVA}{_CONNECT}Could not connect to h:1 : {_NOT_FOUND}\nCaused by: sun.X: {_NOT_FOUND}",
-            "SLU-221 Unreachable: the lake's catalog: the catalog's database is not verified",
+            "SLU-228 LoginRefused: the lake's catalog: the catalog is not verified",
         ),
         (
             f"{_JAVA}SQLNonTransientConnectionException: Socket fail to connect to h:1. Connection refused",

@@ -13,6 +13,7 @@ import pytest
 
 from sluice.clients.catalogs.errors import login_refused
 from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients.s3.errors import S3LoginRefused
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -63,6 +64,15 @@ def signals() -> Iterator[None]:
             f"SLU-224 LakeFileMissing: s3://w/c.json: the catalog's metadata names it, and it is gone. {FIX}",
         ),
         (RuntimeError(f"{NOT_THERE} {OTHER}"), 1, f"SLU-500 RuntimeError: {NOT_THERE} {OTHER}"),
+        (S3LoginRefused("no"), exits.LOGIN_REFUSED, "SLU-214 S3LoginRefused: no"),
+        (
+            RuntimeError(
+                "An error occurred while calling o1.save.\n: x.SdkClientException: Failed to load\n\tat y\n"
+                "Caused by: z.SdkServiceException: SLU-214 role a: STS says no. Fix: ask\n\t... 18 more\n"
+            ),
+            exits.LOGIN_REFUSED,
+            "SLU-214 S3LoginRefused: role a: STS says no. Fix: ask",
+        ),
         (LookupError("no topic"), 1, "SLU-500 LookupError: no topic"),
         (
             RuntimeError(

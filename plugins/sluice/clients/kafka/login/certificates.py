@@ -6,33 +6,22 @@ librdkafka another client is made, and Spark makes another one of Java's when it
 
 from __future__ import annotations
 
-import atexit
 import logging
-import shutil
 import ssl
-import tempfile
-import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cache
-from pathlib import Path
-from secrets import token_hex
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 from confluent_kafka import KafkaException
 
 from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients.tls import certificates as tls
+from sluice.clients.tls.certificates import ClientCertificate
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.errors import ClientError
-from sluice.core.messages import age
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-# A certificate is renewed hours before its end.
-KEYSTORE_SECONDS = 5.0
-_State = tuple[tuple[int, int, int], ...]
 
 
 class Renewed(Generic[T]):
@@ -40,12 +29,12 @@ class Renewed(Generic[T]):
 
     def __init__(self, kafka: Kafka, make: Callable[[], T]) -> None:
         self._files, self._make = kafka.files, make
-        self._seen = _state(self._files)
+        self._seen = tls.state(self._files)
         self.client = make()
 
     def is_due(self) -> bool:
         """Whether files were replaced since the client was made."""
-        found = _state(self._files)
+        found = tls.state(self._files)
         return found is not None and found != self._seen
 
     def renew(self) -> bool:
@@ -53,7 +42,7 @@ class Renewed(Generic[T]):
         certificate and key are replaced one after the other."""
         if not self.is_due():
             return False
-        found = _state(self._files)
+        found = tls.state(self._files)
         try:
             self.client = self._make()
         except (KafkaException, ClientError) as error:
@@ -67,15 +56,6 @@ class Renewed(Generic[T]):
         """The client, made again if it is due. Nothing of the one before may be in flight."""
         self.renew()
         return self.client
-
-
-def _state(files: tuple[str, ...]) -> _State | None:
-    """What changes when a file is replaced; None while one is missing."""
-    try:
-        found = [Path(path).stat() for path in files]
-    except OSError:
-        return None
-    return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
 
 
 def check(kafka: Kafka) -> None:
@@ -105,78 +85,11 @@ def _unusable(key: str, names: str, error: OSError) -> LoginRefused:
 
 def remark(kafka: Kafka) -> str:
     """Why brokers refuse this login's certificate, as far as that says it; empty if it does not."""
-    from cryptography.x509 import load_pem_x509_certificate
-
-    if not kafka.ssl_certificate_location:
-        return ""
-    path = Path(kafka.ssl_certificate_location)
-    try:
-        ends = load_pem_x509_certificate(path.read_bytes()).not_valid_after_utc
-    except (OSError, ValueError):
-        return ""
-    seconds = (datetime.now(UTC) - ends).total_seconds()
-    if seconds < 0:
-        return ""
-    return f"the certificate {path} ended {age(seconds)} ago. Fix: renew it, under the same name"
+    certificate = kafka.ssl_certificate_location
+    ended = tls.remark(certificate) if certificate else ""
+    return f"{ended}. Fix: renew it, under the same name" if ended else ""
 
 
-@dataclass(frozen=True)
-class Keystore:
-    """A file of PKCS#12 with certificate and key."""
-
-    path: str
-    password: str = field(repr=False)
-
-
-@cache
-def keystore(kafka: Kafka) -> Keystore:
-    """What Java's clients read instead of the files that are declared: those of Java 17 take no passphrase as
-    OpenSSL encrypts by it, and certificate and key of one file only. Kept as new as these."""
-    folder = tempfile.mkdtemp(prefix="sluice-keystore-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    made = Keystore(str(Path(folder, "keystore.p12")), token_hex(16))
-    seen = _state(kafka.files)
-    _write(kafka, made)
-    threading.Thread(target=_keep, args=(kafka, made, seen), name="keystore", daemon=True).start()
-    return made
-
-
-def _write(kafka: Kafka, kept: Keystore) -> None:
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        load_pem_private_key,
-        pkcs12,
-    )
-    from cryptography.x509 import load_pem_x509_certificates
-
-    certificate = Path(kafka.ssl_certificate_location)
-    key = Path(kafka.ssl_key_location or certificate).read_bytes()
-    private = load_pem_private_key(key, kafka.ssl_key_password.encode() or None)
-    first, *chain = load_pem_x509_certificates(certificate.read_bytes())
-    content = pkcs12.serialize_key_and_certificates(
-        b"sluice",
-        cast("pkcs12.PKCS12PrivateKeyTypes", private),
-        first,
-        chain,
-        BestAvailableEncryption(kept.password.encode()),
-    )
-    part = Path(f"{kept.path}.part")
-    # The folder is this user's alone.
-    part.write_bytes(content)
-    part.rename(kept.path)
-
-
-def _keep(kafka: Kafka, kept: Keystore, seen: _State | None) -> None:
-    pause = threading.Event()
-    while Path(kept.path).parent.exists():
-        pause.wait(KEYSTORE_SECONDS)
-        found = _state(kafka.files)
-        if found is None or found == seen:
-            continue
-        try:
-            check(kafka)
-            _write(kafka, kept)
-        except (LoginRefused, OSError, ValueError) as error:
-            log.warning("keystore not written again: %s", error)
-        else:
-            seen = found
+def client_certificate(kafka: Kafka) -> ClientCertificate:
+    """That of the login, which has one."""
+    return ClientCertificate(kafka.ssl_certificate_location, kafka.ssl_key_location, kafka.ssl_key_password)

@@ -7,6 +7,7 @@ from typing import Any
 
 from sluice.clients.kafka.login import certificates
 from sluice.clients.kafka.login.tokens import tokens
+from sluice.clients.tls.certificates import keystore
 from sluice.config.platform_sections.kafka import AWS_MSK_IAM, OAUTHBEARER, Kafka
 from sluice.core.errors import Unreachable
 
@@ -100,7 +101,7 @@ def java(kafka: Kafka) -> dict[str, str]:
     if kafka.ssl_ca_location:
         settings |= {"ssl.truststore.type": "PEM", "ssl.truststore.location": kafka.ssl_ca_location}
     if kafka.ssl_certificate_location:
-        kept = certificates.keystore(kafka)
+        kept = keystore(certificates.client_certificate(kafka))
         settings |= {
             "ssl.keystore.type": "PKCS12",
             "ssl.keystore.location": kept.path,

@@ -14,6 +14,7 @@ from sluice.clients.kafka.login import certificates, properties
 from sluice.clients.kafka.login.properties import java, kafka_python, librdkafka
 from sluice.clients.kafka.login.tokens import Token, tokens
 from sluice.clients.polling import wait_for
+from sluice.clients.tls import certificates as tls
 from sluice.config.platform_sections.kafka import Kafka
 from tests.support.certificates import Authority
 from tests.support.raising import raising
@@ -40,7 +41,7 @@ def without_log(settings: dict[str, Any]) -> dict[str, Any]:
 
 def test_tokens_of_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(certificates, "check", lambda kafka: None)
-    monkeypatch.setattr(tokens(OAUTH), "_fetch", lambda _: Token("value", 0.0, 2e12))
+    monkeypatch.setattr(tokens(OAUTH), "_fetch", lambda: Token("value", 0.0, 2e12))
     given = librdkafka(OAUTH)
     assert given["oauth_cb"]("") == ("value", 2e12, "", EXTENSIONS)
     assert without_log(given) == {
@@ -129,7 +130,7 @@ def held(settings: dict[str, str]) -> str:
 
 
 def test_java_s_keystore_is_kept_as_new_as_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(certificates, "KEYSTORE_SECONDS", 0.02)
+    monkeypatch.setattr(tls, "KEYSTORE_SECONDS", 0.02)
     authority = Authority(tmp_path)
     certificate, key = map(str, authority.issue("before", file="tls"))
     kafka = Kafka("b:1", "SSL", ssl_certificate_location=certificate, ssl_key_location=key)
@@ -138,7 +139,7 @@ def test_java_s_keystore_is_kept_as_new_as_the_files(tmp_path: Path, monkeypatch
     assert held(given) == "before"
     assert kept.parent.stat().st_mode & 0o077 == 0
     assert java(kafka) == given
-    assert given["ssl.keystore.password"] not in repr(certificates.keystore(kafka))
+    assert given["ssl.keystore.password"] not in repr(tls.keystore(certificates.client_certificate(kafka)))
     authority.issue("after", file="tls")
     assert wait_for(lambda: held(given), 20, 0.02, lambda name: name == "after") == "after"
 

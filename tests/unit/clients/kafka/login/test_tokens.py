@@ -12,7 +12,6 @@ import httpx
 import pytest
 
 from sluice.clients.kafka.errors import LoginRefused
-from sluice.clients.kafka.login import tokens as module
 from sluice.clients.kafka.login.tokens import Token, Tokens, clock_remark
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
@@ -43,7 +42,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def of_endpoint(monkeypatch: pytest.MonkeyPatch, results: list[Token | Exception]) -> Tokens:
     made = Tokens(Kafka("b:1", "SASL_SSL", "OAUTHBEARER", sasl_oauthbearer_token_endpoint_url=URL))
 
-    def fetch(_: Kafka) -> Token:
+    def fetch() -> Token:
         result = results.pop(0)
         if isinstance(result, Exception):
             raise result
@@ -51,6 +50,12 @@ def of_endpoint(monkeypatch: pytest.MonkeyPatch, results: list[Token | Exception
 
     monkeypatch.setattr(made, "_fetch", fetch)
     return made
+
+
+def answered(monkeypatch: pytest.MonkeyPatch, response: httpx.Response) -> Tokens:
+    """Those of an endpoint with this answer."""
+    monkeypatch.setattr(httpx.Client, "post", lambda *_, **__: response)
+    return Tokens(Kafka("b:1", "SASL_SSL", "OAUTHBEARER", sasl_oauthbearer_token_endpoint_url=URL))
 
 
 def test_one_token_is_for_many_connections_until_half_of_its_time(
@@ -116,19 +121,23 @@ def test_a_clock_that_was_set_back_gets_another_token(
         (429, {}, Unreachable, "answered 429"),
     ],
 )
-def test_an_answer_without_a_token(status: int, document: object, kind: type[Exception], said: str) -> None:
+def test_an_answer_without_a_token(
+    monkeypatch: pytest.MonkeyPatch, status: int, document: object, kind: type[Exception], said: str
+) -> None:
     text = document if isinstance(document, str) else json.dumps(document)
     with raising(kind, f"token endpoint {URL}", said) as caught:
-        module._answered(URL, httpx.Response(status, text=text), 0.0)
+        answered(monkeypatch, httpx.Response(status, text=text)).current()
     code = ErrorCode.KAFKA_LOGIN if kind is LoginRefused else ErrorCode.KAFKA_UNREACHABLE
     assert getattr(caught.value, "code", None) is code
 
 
 @pytest.mark.parametrize(("lifetime", "seconds"), [(60, 60), ("60", 60), (None, 300), (-5, 1)])
-def test_the_lifetime_is_that_of_the_answer(lifetime: object, seconds: float) -> None:
+def test_the_lifetime_is_that_of_the_answer(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float], lifetime: object, seconds: float
+) -> None:
     document = {"access_token": "opaque", "expires_in": lifetime}
-    found = module._answered(URL, httpx.Response(200, json=document), 100.0)
-    assert (found.value, found.began, found.ends) == ("opaque", 100.0, 100.0 + seconds)
+    found = answered(monkeypatch, httpx.Response(200, json=document)).current()
+    assert (found.value, found.began, found.ends) == ("opaque", clock[0], clock[0] + seconds)
     assert "opaque" not in repr(found)
 
 
