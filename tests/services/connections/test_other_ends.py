@@ -19,6 +19,7 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
+from local.runtime import roles
 from local.runtime.ports import HOST, free_ports, free_range
 from local.runtime.supervisord import render
 from local.services import postgres
@@ -76,7 +77,8 @@ def test_a_rest_catalog_is_asked_whether_it_takes_commits(services: Services) ->
     assert row_of(weak, "lake.catalog").rights.missing == ("commit to tables",)
     none = replace(found, lake=replace(found.lake, catalog=replace(found.lake.catalog, token="another")))
     (line,) = failures([row_of(none, "lake.catalog")])
-    assert "the catalog refuses this role" in line
+    assert "the catalog refuses the login" in line
+    assert "Fix: correct the login" in line
 
 
 def test_glue_is_asked_with_its_own_clock(services: Services) -> None:
@@ -218,6 +220,10 @@ def test_the_task_and_the_command_look_at_all_of_it(
     services: Services, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     services.postgres  # noqa: B018
+    # As they are without a registry, which another test may have started.
+    stack = services.stack
+    written = roles.documents(stack.home, stack.context.network, stack.secrets)
+    roles.write(stack.home.platform, written)
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(services.stack.home.platform))
     monkeypatch.delenv("AIRFLOW_CONN_SLUICE_RESULTS", raising=False)
     with pytest.raises(AirflowFailException) as caught:
