@@ -19,7 +19,8 @@ import pytest
 import yaml
 from airflow.sdk.exceptions import AirflowFailException
 
-from local.runtime.ports import free_ports, free_range
+from local.runtime import roles
+from local.runtime.ports import HOST, free_ports, free_range
 from local.runtime.supervisord import render
 from local.services import postgres
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator, mail_ends
@@ -76,7 +77,8 @@ def test_a_rest_catalog_is_asked_whether_it_takes_commits(services: Services) ->
     assert row_of(weak, "lake.catalog").rights.missing == ("commit to tables",)
     none = replace(found, lake=replace(found.lake, catalog=replace(found.lake.catalog, token="another")))
     (line,) = failures([row_of(none, "lake.catalog")])
-    assert "the catalog refuses this role" in line
+    assert "the catalog refuses the login" in line
+    assert "Fix: correct the login" in line
 
 
 def test_glue_is_asked_with_its_own_clock(services: Services) -> None:
@@ -97,6 +99,17 @@ def test_mariadb_tells_the_rights_of_its_users(services: Services) -> None:
     assert rows["consumer"].rights.asked == 5
     assert [row.rights.excess for row in rows.values()] == [(), ()]
     assert all(row.clock is not None and abs(row.clock) < 5 for row in rows.values())
+    reader = f"lake_reader@'{HOST}'"
+    services.mysql.run(f"grant update on lake.iceberg_tables to {reader}")
+    assert row_of(services.on_mysql("reader"), "lake.catalog").rights.excess == (
+        "UPDATE on table iceberg_tables",
+    )
+    services.mysql.run(
+        f"revoke update on lake.iceberg_tables from {reader}", "revoke select on lake.* from " + reader
+    )
+    seen = row_of(services.on_mysql("reader"), "lake.catalog")
+    services.mysql.run(f"grant select on lake.* to {reader}")
+    assert failures([seen])
 
 
 def test_the_registry_takes_the_login_of_each_role(services: Services) -> None:
@@ -207,6 +220,10 @@ def test_the_task_and_the_command_look_at_all_of_it(
     services: Services, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     services.postgres  # noqa: B018
+    # As they are without a registry, which another test may have started.
+    stack = services.stack
+    written = roles.documents(stack.home, stack.context.network, stack.secrets)
+    roles.write(stack.home.platform, written)
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(services.stack.home.platform))
     monkeypatch.delenv("AIRFLOW_CONN_SLUICE_RESULTS", raising=False)
     with pytest.raises(AirflowFailException) as caught:

@@ -22,6 +22,7 @@ from sluice.clients.s3.requests import Limits, connect
 from sluice.config.platform_sections.s3 import S3
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
+from sluice.connection_check.probing.web import ask_address
 from sluice.connection_check.rights.s3 import (
     ABORT,
     DELETE,
@@ -68,7 +69,7 @@ _ON_OBJECTS = (GET, GET_VERSION, PUT, ABORT, PARTS, DELETE)
 def login_of(s3: S3) -> str:
     """The kind of login and its name. A role that is assumed is what has the rights."""
     for key in ("role_arn", "profile", "web_identity_token_file"):
-        if text := getattr(s3, key, ""):
+        if text := getattr(s3, key):
             return f"{key} {text}"
     return f"key {s3.access_key}" if s3.access_key else "AWS's default chain"
 
@@ -88,6 +89,9 @@ def ask(s3: S3, places: Places, grants: dict[str, list[Grant]], rows: list[Row],
     handshakes.read_files(row, tls)
     if not handshakes.look_at(row, address, tls):
         return
+    if s3.sts_endpoint:
+        rows.append(Row(row.role, "s3 sts_endpoint", s3.sts_endpoint, row.login))
+        ask_address(s3.sts_endpoint, tls, rows[-1:])
     asking = _Asking(row, connect(s3, LIMITS))
     mine = grants.get(row.role, [])
     asked = list(_bucket_questions(grants)) + list(_object_questions(grants))

@@ -75,6 +75,8 @@ def registry_login(registry: Registry) -> str:
         return "bearer token"
     if registry.username:
         return f"user {registry.username}"
+    if registry.bearer_auth_client_id:
+        return f"OAuth2 {registry.bearer_auth_client_id}"
     return "certificate" if registry.ssl_certificate_location else "none"
 
 
@@ -85,6 +87,9 @@ def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bo
     row = rows[0]
     row.token = static_token(registry.token)
     tls = Tls.declared(registry)
+    if endpoint := registry.bearer_auth_issuer_endpoint_url:
+        rows.append(Row(row.role, "registry token endpoint", endpoint, row.login))
+        ask_address(endpoint, Tls(registry.https_ca_location), rows[-1:])
     if urlsplit(url).scheme == "https":
         handshakes.read_files(row, tls)
     if not handshakes.look_at(row, url, tls):
