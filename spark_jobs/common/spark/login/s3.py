@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import atexit
 import shutil
+import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
-
-from py4j.protocol import Py4JJavaError
 
 from sluice.clients.s3.errors import S3LoginRefused, asking
 from sluice.clients.s3.login.java import is_chain_alone, system_properties
@@ -20,7 +19,7 @@ from sluice.config.platform import Platform
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import LOGINS, code_of
 from sluice.core.errors import ClientError
-from spark_jobs.common.spark.failures import Fenced, Unrecoverable, java_cause, known
+from spark_jobs.common.spark.failures import Fenced, Unrecoverable, known
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,12 +56,14 @@ def log_in(spark: SparkSession, platform: Platform) -> None:
 def trust(spark: SparkSession, ca_location: str) -> None:
     """Make the JVM's trust store one that has the certificates of a PEM file beside Java's own."""
     try:
-        content = Path(ca_location).read_bytes()
+        # As Python's clients do, which say what is wrong with the file.
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_location)
     except OSError as error:
         raise S3LoginRefused(
-            f"[s3] ca_location: {ca_location} cannot be read ({error.strerror}). Fix: put a readable PEM "
-            "file there"
+            f"[s3] ca_location: {ca_location} cannot be used ({error.strerror or error}). Fix: put a "
+            "readable PEM file there"
         ) from error
+    content = Path(ca_location).read_bytes()
     jvm = cast("Any", spark._jvm)
     java, system = jvm.java, jvm.java.lang.System
     folder, password = tempfile.mkdtemp(prefix="sluice-truststore-"), token_hex(16)
@@ -73,16 +74,10 @@ def trust(spark: SparkSession, ca_location: str) -> None:
     source = java.io.FileInputStream(before)
     try:
         store.load(source, None)
-        certificates = java.security.cert.CertificateFactory.getInstance("X.509").generateCertificates(
-            java.io.ByteArrayInputStream(content)
-        )
-    except Py4JJavaError as error:
-        raise S3LoginRefused(
-            f"[s3] ca_location: {ca_location} cannot be used ({java_cause(error)}). Fix: put a readable "
-            "PEM file there"
-        ) from error
     finally:
         source.close()
+    factory = java.security.cert.CertificateFactory.getInstance("X.509")
+    certificates = factory.generateCertificates(java.io.ByteArrayInputStream(content))
     for number, certificate in enumerate(certificates):
         store.setCertificateEntry(f"{ca_location} {number}", certificate)
     made = str(Path(folder, "truststore.jks"))

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
 
+from sluice.clients.s3.errors import S3LoginRefused
 from sluice.config.platform import Platform, parse
 from sluice.config.platform_sections.s3 import S3
 from sluice.config.reading.toml import ConfigError, dump
@@ -58,3 +60,15 @@ def test_fixed_keys_are_told_to_executors_and_leave_the_jvms_own_settings(s3: S3
 def test_executors_on_other_machines_cannot_have_what_only_the_driver_has(s3: S3) -> None:
     with raising(ConfigError, "consumer.toml: s3 has a role, a profile or", "Fix: give the executors'"):
         log_in(session("k8s://https://kubernetes"), on(s3))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [(None, "No such file or directory"), ("no certificate", "no certificate or crl found")],
+)
+def test_a_ca_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, message: str) -> None:
+    path = tmp_path / "ca.pem"
+    if content is not None:
+        path.write_text(content)
+    with raising(S3LoginRefused, f"[s3] ca_location: {path} cannot be used (", message, "Fix: put"):
+        log_in(session("local[2]"), on(replace(FIXED, ca_location=str(path))))
