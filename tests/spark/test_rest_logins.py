@@ -112,11 +112,11 @@ def test_a_refused_login_is_named_with_the_words_of_the_server(
     wrong = logged_in(credential=f"{CLIENT}:wrong")
     with raising(Refused, "invalid_client", f"client {CLIENT} has another secret") as caught:
         by_pyiceberg(wrong)
-    assert caught.value.code is ErrorCode.CATALOG_PERMISSION
+    assert caught.value.code is ErrorCode.CATALOG_LOGIN
     with pytest.raises(Exception, match="another secret") as by_spark:
         by_java(spark, wrong)()
     line = failure_line(by_spark.value)
-    assert ErrorCode.CATALOG_PERMISSION in line
+    assert ErrorCode.CATALOG_LOGIN in line
     assert "another secret" in line
     assert "wrong" not in line + str(caught.value)
 
@@ -126,7 +126,7 @@ def test_a_process_that_is_refused_says_so_before_it_makes_a_table(
 ) -> None:
     with raising(Refused, "another secret") as caught:
         make(logged_in(credential=f"{CLIENT}:wrong"))
-    assert caught.value.code is ErrorCode.CATALOG_PERMISSION
+    assert caught.value.code is ErrorCode.CATALOG_LOGIN
 
 
 @pytest.mark.parametrize("declared", ["", pytest.param("lake:write", marks=pytest.mark.exhaustive)])
