@@ -174,7 +174,7 @@ def test_without_a_connection_it_says_so(
         assert part in caplog.text
 
 
-LOGIN = {"login": "sluice", "password": "hidden-word"}
+LOGIN: dict[str, Any] = {"login": "sluice", "password": "hidden-word"}
 
 
 def test_an_encrypted_server_is_verified_and_another_one_gets_no_login(
