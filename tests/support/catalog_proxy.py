@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -96,8 +97,8 @@ def passed_on(asked: Asked, ask: Ask) -> Answer | None:
 class CatalogProxy:
     """The proxy, from `with` to its end. ``rule`` may be set at any time."""
 
-    def __init__(self, upstream: str, rule: Rule = passed_on) -> None:
-        """``upstream``: the catalog's address, without a path."""
+    def __init__(self, upstream: str, rule: Rule = passed_on, context: ssl.SSLContext | None = None) -> None:
+        """``upstream``: the catalog's address, without a path; ``context``: of its encryption."""
         self.rule = rule
         self._upstream = upstream
         self._client = httpx.Client(timeout=120, trust_env=False)
@@ -105,12 +106,17 @@ class CatalogProxy:
         self._requests: list[str] = []
         self._server = ThreadingHTTPServer((HOST, 0), self._handler())
         self._server.daemon_threads = True
+        self._scheme = "https" if context else "http"
+        if context is not None:
+            self._server.socket = context.wrap_socket(
+                self._server.socket, server_side=True, do_handshake_on_connect=False
+            )
         # How soon it sees that it is to end: by default after half a second.
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"http://{HOST}:{self._server.server_address[1]}"
+        return f"{self._scheme}://{HOST}:{self._server.server_address[1]}"
 
     def requests(self) -> list[str]:
         """Method and path of each request since the last call."""

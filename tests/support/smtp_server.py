@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email
+import ssl
 import threading
 from concurrent.futures import Future
 from email.message import Message
@@ -21,15 +22,17 @@ class Mode(StrEnum):
 class SmtpServer:
     """Serves in a thread of its own from the start until :meth:`close`. ``mails``: with header and body."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
+        """``context``: of its encryption, from the first byte on."""
         self.mode = Mode.WELL
         self.mails: list[Message] = []
         self.connections = 0
+        self.commands: list[bytes] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         started: Future[asyncio.Server] = asyncio.run_coroutine_threadsafe(
-            asyncio.start_server(self._serve, "127.0.0.1", 0), self._loop
+            asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=context), self._loop
         )
         self._server = started.result(10)
         self.port: int = self._server.sockets[0].getsockname()[1]
@@ -61,6 +64,7 @@ class SmtpServer:
         writer.write(b"220 test ESMTP\r\n")
         while line := await reader.readline():
             command = line.split()[0].upper() if line.split() else b""
+            self.commands.append(command)
             match command:
                 case b"RCPT" if self.mode is Mode.REFUSING:
                     answer = b"550 5.7.1 no such mailbox"

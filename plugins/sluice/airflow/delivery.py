@@ -7,10 +7,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from airflow.sdk import BaseNotifier
+from airflow.sdk import BaseHook, BaseNotifier
+from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.module_loading import import_string
 
-from sluice.config.notifications import FILE, Rule
+from sluice.config.notifications import CLASSES, FILE, SMTP, Rule, check_mail_server
 from sluice.config.reading.toml import ConfigError
 from sluice.notify.telling import NoAnswer
 from sluice.notify.texts import Notification, one_line
@@ -56,11 +57,25 @@ class _Delivery(threading.Thread):
 
     def run(self) -> None:
         try:
-            notifier_of(self.rule)(self.context)
+            notifier = notifier_of(self.rule)
+            if self.rule.class_path == CLASSES[SMTP]:
+                _check_mail_server(notifier)
+            notifier(self.context)
         except ConfigError as error:
             self.failure = str(error)
         except Exception as error:
             self.failure = f"{type(error).__name__}: {one_line(error)}"
+
+
+def _check_mail_server(notifier: Any) -> None:
+    """Raises ConfigError as ``check_mail_server``, before anything is sent."""
+    name = notifier.smtp_conn_id
+    try:
+        found = BaseHook.get_connection(name)
+    except AirflowNotFoundException:
+        # The notifier's own to say.
+        return
+    check_mail_server(name, found.host or "", found.extra_dejson)
 
 
 def notifier_of(rule: Rule) -> BaseNotifier:

@@ -16,6 +16,7 @@ from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.config.reading import files
 from sluice.config.reading import toml as config
 from sluice.config.reading.toml import ConfigError, build
+from sluice.config.reading.urls import is_loopback
 
 log = logging.getLogger(__name__)
 
@@ -24,6 +25,8 @@ VARIABLE = "SLUICE_NOTIFICATIONS"
 NAME = "notifications"
 FILE = f"{NAME}.toml"
 SMTP = "smtp"
+# What a mail server's connection may say as `ssl_context`.
+UNVERIFIED = "none"
 # Short names of notifiers; any other is a class path.
 CLASSES = {SMTP: "airflow.providers.smtp.notifications.smtp.SmtpNotifier"}
 # Arguments of a short name that the file may leave out: Jinja templates, as of every notifier.
@@ -154,6 +157,20 @@ def _check(rule: Rule, where: str) -> None:
     _among(rule.events, [event.value for event in Event], f"{where} events")
     if rule.notifier == SMTP and not rule.arguments.get("to"):
         raise ConfigError(f"{where} arguments: key 'to' is missing. Fix: add to = \"name@example.com\"")
+
+
+def check_mail_server(name: str, host: str, extra: Mapping[str, Any]) -> None:
+    """Raise ConfigError for an Airflow connection ``name`` whose mail server on another machine would get a
+    login without being verified. ``extra``: its JSON.
+
+    Without encryption it is by declaration alone: the provider asks for SSL or STARTTLS otherwise, and goes
+    on with nothing less."""
+    if extra.get("ssl_context") == UNVERIFIED and not is_loopback(host):
+        raise ConfigError(
+            f"connection {name}: ssl_context is {UNVERIFIED!r}: the certificate of {host}, which is another "
+            "machine, would not be verified. Fix: remove ssl_context, and name the file with the server's CA "
+            "as SSL_CERT_FILE in Airflow's environment if it is none of the system's"
+        )
 
 
 def _among(given: list[str], known: Collection[str], where: str) -> None:

@@ -25,6 +25,10 @@ _SQL_LOGIN = re.compile(
 )
 # Java's words for a server's answer to a client's certificate; and whose clients had it, by the stack.
 _ALERT = re.compile(r"(Received fatal alert: (?:unknown_ca|\w*certificate\w*).*)")
+_NOT_TRUSTED = re.compile(
+    r"((?:PKIX path building failed|unable to find valid certification path|Certificate for <|"
+    r"No subject alternative|Unsupported or unrecognized SSL message).*)"
+)
 CATALOG_CLIENT = re.compile(r"org\.postgresql\.|org\.mariadb\.|org\.apache\.iceberg\.(?:rest|jdbc)\.")
 _SQL_NOT_VERIFIED = re.compile(
     rf"{_SQL_ERROR}(.*(?:certification path|hostname verification failed|could not be verified by|"
@@ -117,8 +121,8 @@ def known(error: Exception) -> Exception:
 def _of_catalog(text: str) -> Exception | None:
     refusal, unverified = _REFUSED.search(text) or _SQL_REFUSED.search(text), _SQL_NOT_VERIFIED.search(text)
     login, glue = _LOGIN.search(text) or _SQL_LOGIN.search(text), _GLUE.search(text)
-    if login is None and CATALOG_CLIENT.search(text):
-        login = _ALERT.search(text)
+    if CATALOG_CLIENT.search(text):
+        login, unverified = login or _ALERT.search(text), unverified or _NOT_TRUSTED.search(text)
     if refusal is login is unverified is glue is None:
         return None
     # Imports the clients of catalogs, which not every process has.

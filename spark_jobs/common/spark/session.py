@@ -17,6 +17,7 @@ from sluice.clients.kafka.login.properties import java as java_of_kafka
 from sluice.clients.s3.login import java
 from sluice.config.platform import Platform
 from sluice.config.platform_sections import glue
+from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.glue import GLUE
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import CATALOG
@@ -80,6 +81,7 @@ def start(
         spark.conf.set(key, value)
     log_in_to_glue(spark, platform)
     s3_login.log_in(spark, platform)
+    log_in_to_rest(spark, platform)
     log.info("Spark started seconds=%.1f", monotonic() - began)
     return spark
 
@@ -182,6 +184,20 @@ def log_in_to_glue(spark: SparkSession, platform: Platform) -> None:
             system.setProperty(name, value)
         else:
             system.clearProperty(name)
+
+
+def log_in_to_rest(spark: SparkSession, platform: Platform) -> None:
+    """Give the JVM what encrypts connections to a REST catalog, in time if before its first use. Iceberg's
+    client takes the JVM's own, so that others of the JVM's that have none have it too, with the system's CAs.
+
+    Raises Refused for files that cannot be used."""
+    catalog = platform.lake.catalog
+    if catalog.type != REST or not (catalog.sslrootcert or catalog.sslcert):
+        return
+    # Imports the clients of catalogs, which not every process has.
+    from sluice.clients.catalogs import login as catalog_login
+
+    catalog_login.encrypt(cast("Any", spark._jvm), catalog)
 
 
 def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]]:

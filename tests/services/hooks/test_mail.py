@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import time
 from collections.abc import Iterator
 from email.message import Message
@@ -20,6 +21,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.ledger.history import History
 from sluice.notify import telling
 from tests.support import notifier
+from tests.support.certificates import Authority
 from tests.support.memory_s3 import MemoryS3
 from tests.support.smtp_server import Mode, SmtpServer
 
@@ -36,17 +38,20 @@ class World:
         self.memory = MemoryS3()
         self.connect("SMTP_DEFAULT")
 
-    def connect(self, name: str, port: int | None = None) -> None:
+    def connect(self, name: str, port: int | None = None, **further: Any) -> None:
+        """``further``: of the connection, or of its extra."""
         extra = {
             "disable_ssl": True,
             "disable_tls": True,
             "from_email": "sluice@example.com",
             "retry_limit": 0,
+            **{key: value for key, value in further.items() if key not in ("host", "login", "password")},
         }
         connection = {
             "conn_type": "smtp",
             "host": "127.0.0.1",
             "port": port or self.server.port,
+            **{key: value for key, value in further.items() if key in ("host", "login", "password")},
             "extra": extra,
         }
         self.patch.setenv(f"AIRFLOW_CONN_{name}", json.dumps(connection))
@@ -167,3 +172,54 @@ def test_without_a_connection_it_says_so(
     world.fails()
     for part in ("SLU-241", "connection"):
         assert part in caplog.text
+
+
+LOGIN: dict[str, Any] = {"login": "sluice", "password": "hidden-word"}
+
+
+def test_an_encrypted_server_is_verified_and_another_one_gets_no_login(
+    world: World, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    authority = Authority(tmp_path / "authority")
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*authority.issue("mail"))
+    server = SmtpServer(context)
+    try:
+        world.connect("SMTP_DEFAULT", server.port, disable_ssl=False, **LOGIN)
+        world.fails()
+        assert "CERTIFICATE_VERIFY_FAILED" in caplog.text
+        assert server.commands == []
+        monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
+        context.load_cert_chain(*authority.issue("elsewhere", host="elsewhere.test"))
+        caplog.clear()
+        world.fails()
+        assert "IP address mismatch" in caplog.text
+        assert server.commands == []
+        context.load_cert_chain(*authority.issue("mail"))
+        world.connect("SMTP_DEFAULT", server.port, disable_ssl=False)
+        world.fails()
+        assert len(server.mails) == 1
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize("disabled", ["disable_ssl", "disable_tls"])
+def test_nothing_falls_back_to_plain_text(
+    world: World, caplog: pytest.LogCaptureFixture, disabled: str
+) -> None:
+    """Whichever of the two the server is asked for, and does not have."""
+    world.connect("SMTP_DEFAULT", **{"disable_ssl": False, "disable_tls": False} | {disabled: True}, **LOGIN)
+    world.fails()
+    assert "SLU-241" in caplog.text
+    assert not {b"AUTH", b"MAIL"} & set(world.server.commands)
+    assert "hidden-word" not in caplog.text
+
+
+def test_a_server_on_another_machine_is_not_left_unverified(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.connect("SMTP_DEFAULT", host="mail.example.com", ssl_context="none", disable_ssl=False, **LOGIN)
+    world.fails()
+    assert "connection smtp_default: ssl_context is 'none'" in caplog.text
+    assert "Fix: remove ssl_context" in caplog.text
+    assert world.server.connections == 0

@@ -234,3 +234,27 @@ def test_a_certificate_that_would_not_be_sent_is_refused(changed: dict[str, str]
     given = {"uri": "postgresql://db.test/lake", "username": "u", "password": "p", "sslrootcert": "/c"}
     with raising(ConfigError, said):
         lake(type="sql", **given | CERTIFIED | changed)
+
+
+def test_files_of_a_rest_catalog_are_pyicebergs_and_none_of_javas_properties() -> None:
+    made = lake(type="rest", uri="https://catalog.test", token="t", sslrootcert="/c", **CERTIFIED)
+    found = {key: text for key, text in made.pyiceberg(S3_KEYS).items() if key.startswith("sluice.tls.")}
+    assert found == {f"sluice.tls.{key}": text for key, text in {"sslrootcert": "/c", **CERTIFIED}.items()}
+    assert not {"/c", *CERTIFIED.values()} & set(made.spark().values())
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"uri": "http://127.0.0.1:1"}, "sslcert is there, and the connection is not encrypted"),
+        ({"uri": "http://127.0.0.1:1", "sslcert": "", "sslkey": "", "sslpassword": ""}, "is not encrypted"),
+        ({"sslcert": ""}, "sslkey is there, and sslcert is missing"),
+        ({"sslmode": "require"}, "sslmode has no meaning for type 'rest'"),
+    ],
+)
+def test_files_of_a_rest_catalog_that_would_not_be_used_are_refused(
+    changed: dict[str, str], said: str
+) -> None:
+    given = {"uri": "https://catalog.test", "sslrootcert": "/c", **CERTIFIED}
+    with raising(ConfigError, said):
+        lake(type="rest", **given | changed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -27,6 +28,9 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import MAX_QUOTED, quoted
 
+# By OpenSSL, of a REST server: another certificate, or no encryption; and its answer to the client's.
+_UNVERIFIED = re.compile(r"(?i)certificate_verify_failed|wrong_version_number|record_layer_failure")
+_ALERT = re.compile(r"(?i)alert[ _](?:\w+ )?(?:unknown[ _]ca|(?:bad[ _]|unsupported[ _])?certificate)")
 _NOT_ALLOWED = (DatabaseError.DENIED, DatabaseError.NO_DATABASE)
 
 # AWS Glue's, and those that each of AWS's services has.
@@ -94,10 +98,19 @@ def asking(what: str) -> Iterator[None]:
         # As the page of a proxy, with status 200, in place of the server's configuration.
         raise _request_refused(what, f"its answer is none of Iceberg's: {error}") from error
     except (RESTError, RequestException, BotoCoreError) as error:
+        if found := _of_certificates(what, str(error)):
+            raise found from error
         if _is_final(error):
             raise _request_refused(what, str(error)) from error
         message = f"{what}: the catalog does not answer: {_line(str(error))}"
         raise Unreachable(message, ErrorCode.CATALOG_UNREACHABLE) from error
+
+
+def _of_certificates(what: str, text: str) -> Refused | None:
+    """A connection's error that is about the certificate of either side, by OpenSSL's words."""
+    if _UNVERIFIED.search(text):
+        return not_verified(what, text)
+    return login_refused(what, text) if _ALERT.search(text) else None
 
 
 def _line(text: str, limit: int = MAX_QUOTED) -> str:

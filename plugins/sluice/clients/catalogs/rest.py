@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping
+from ssl import create_default_context
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -15,13 +16,17 @@ from pyiceberg.catalog.rest import SIGV4, SNAPSHOT_LOADING_MODE, RestCatalog
 from pyiceberg.exceptions import CommitStateUnknownException, ServerError, ServiceUnavailableError
 from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.update import TableRequirement, TableUpdate
+from requests import ConnectionError as RequestsConnectionError
 from requests import JSONDecodeError, PreparedRequest, RequestException, Response, Session
 from requests.adapters import HTTPAdapter
+from requests.exceptions import SSLError
 from urllib3.connection import HTTPConnection
 
 from sluice.clients.catalogs import signing
 from sluice.clients.catalogs.errors import NotFromCatalog, denied
+from sluice.clients.catalogs.tls_files import TlsFiles
 from sluice.clients.catalogs.tokens import RenewedToken
+from sluice.clients.tls.handshake import refusal
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
@@ -29,6 +34,8 @@ from sluice.core.errors import Refused
 from sluice.core.messages import quoted
 
 NOT_FOUND = 404
+# A connection that ended while it began, or just after.
+_ENDED = re.compile(r"EOF occurred|Connection aborted|ConnectionReset|BrokenPipe")
 # A load balancer forgets a connection that is idle for some minutes, and then resets it.
 KEEPALIVE = [
     *HTTPConnection.default_socket_options,
@@ -44,13 +51,29 @@ _MISSING = re.compile(
 
 
 class Deadline(HTTPAdapter):
-    """requests waits without end for a server that stands still."""
+    """requests waits without end for a server that stands still. ``files``: of its encrypted connections."""
+
+    def __init__(self, files: TlsFiles | None = None) -> None:
+        self._tls = files
+        super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> Any:
+        if self._tls is not None:
+            options["ssl_context"] = self._tls.context
         return super().init_poolmanager(*arguments, **options, socket_options=KEEPALIVE)
 
     def send(self, *arguments: Any, **options: Any) -> Response:
-        return super().send(*arguments, **options | {"timeout": (CONNECT_SECONDS, ANSWER_SECONDS)})
+        if self._tls is not None:
+            self._tls.follow()
+        try:
+            return super().send(*arguments, **options | {"timeout": (CONNECT_SECONDS, ANSWER_SECONDS)})
+        except RequestsConnectionError as error:
+            # That of encryption among them.
+            context = self._tls.context if self._tls is not None else create_default_context()
+            url = str(error.request.url) if error.request is not None else ""
+            if url and _ENDED.search(str(error)) and (said := refusal(url, context)):
+                raise SSLError(said, request=error.request) from error
+            raise
 
 
 class _Strict(Deadline):
@@ -111,10 +134,13 @@ def _address(url: str) -> str:
     return url.partition("?")[0]
 
 
-def bounded(session: Session, adapter: type[Deadline] = Deadline) -> Session:
+def bounded(session: Session, adapter: type[Deadline] = Deadline, files: TlsFiles | None = None) -> Session:
     """The session with a deadline for each answer."""
     for scheme in ("http://", "https://"):
-        session.mount(scheme, adapter())
+        session.mount(scheme, adapter(files))
+    if files is not None and files.ca:
+        # Else requests adds the system's CAs to the context.
+        session.verify = files.ca
     return session
 
 
@@ -125,6 +151,7 @@ class BoundedCatalog(RestCatalog):
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self._declared = properties
+        self._files = TlsFiles.of(properties)
         signed: dict[str, Any] = signing.properties_of(properties)
         super().__init__(CATALOG, **{**properties, **signed})
         # A server may set another one, by which a table has the heads of its refs alone.
@@ -133,11 +160,11 @@ class BoundedCatalog(RestCatalog):
     def _create_legacy_oauth2_auth_manager(self, session: Session) -> Any:
         self._check_encrypted()
         # The first that uses a session, for its token.
-        bounded(session, _Strict)
+        bounded(session, _Strict, self._files)
         if not (credential := self.properties.get("credential")):
             return super()._create_legacy_oauth2_auth_manager(session)
         # In another session: PyIceberg would ask for a token with the one that expires.
-        asking = bounded(Session())
+        asking = bounded(Session(), files=self._files)
         asking.verify, asking.cert = session.verify, session.cert
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from urllib.parse import urlsplit
 
+from sluice.clients.tls.handshake import refusal
 from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.urls import is_loopback
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 
@@ -21,6 +26,10 @@ FIELD_MANAGER = "sluice"
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
 
+# A connection that ended while it began, or just after.
+_ENDED = re.compile(r"EOF occurred|Connection aborted|ConnectionReset|BrokenPipe")
+# An API server about a client's certificate: it is missing, has ended, or is of another CA.
+_ALERT = re.compile(r"(?i)alert[ _](?:\w+ )?(?:unknown[ _]ca|(?:bad[ _]|unsupported[ _])?certificate)")
 # Part of what admission says -> what a person does about it.
 _ADMISSION = {
     "exceeded quota": "raise the namespace's ResourceQuota, or lower [cluster] in stream.toml",
@@ -34,6 +43,13 @@ class NotFound(Refused):
 
 class Conflict(Refused):
     """409: it exists already, changed meanwhile, or another manager owns a field."""
+
+
+def _certificate_fix(text: str) -> str:
+    """What a person does about a certificate of either side, by OpenSSL's words; empty for another error."""
+    if "CERTIFICATE_VERIFY_FAILED" in text:
+        return "correct certificate-authority of the kubeconfig, or the host of its server"
+    return "renew client-certificate and client-key of the kubeconfig" if _ALERT.search(text) else ""
 
 
 class KubernetesApi:
@@ -54,10 +70,28 @@ class KubernetesApi:
         except ApiException as error:
             self._raise(where, error)
         except HTTPError as error:
+            said = self._said(error)
+            if fix := _certificate_fix(said):
+                host = self.client.configuration.host
+                raise Refused(
+                    f"{where}: Kubernetes at {host} and this client do not trust each other: {said}. Fix: "
+                    f"{fix}",
+                    ErrorCode.KUBERNETES_REFUSED,
+                ) from error
             raise Unreachable(
                 f"{where}: Kubernetes at {self.client.configuration.host} does not answer: {error}",
                 ErrorCode.KUBERNETES_UNREACHABLE,
             ) from error
+
+    def _said(self, error: Exception) -> str:
+        """The error of a connection; the server's words, if it ended without them."""
+        text, found = str(error), self.client.configuration
+        if not _ENDED.search(text) or not found.verify_ssl:
+            return text
+        context = ssl.create_default_context(cafile=found.ssl_ca_cert)
+        if found.cert_file:
+            context.load_cert_chain(found.cert_file, found.key_file)
+        return refusal(found.host, context) or text
 
     def apply(self, where: str, patch: Callable[..., T], **arguments: Any) -> T:
         """Server-side apply by a ``patch_…`` of the client. Not forced: another manager's field with another
@@ -100,7 +134,8 @@ class KubernetesApi:
 
 
 def connect(kubeconfig: str, section: str) -> ApiClient:
-    """By a kubeconfig, or the service account of the pod. Raises ConfigError."""
+    """By a kubeconfig, or the service account of the pod, whose token is read again each minute. Raises
+    ConfigError, also for an API server on another machine that would not be verified."""
     # Half a second to import, and only where a cluster is used.
     from kubernetes import client
     from kubernetes import config as configs
@@ -119,4 +154,22 @@ def connect(kubeconfig: str, section: str) -> ApiClient:
             f"[{section}] of the platform file: {where}: {error}. Fix: set kubeconfig to a readable file, or "
             "run in a pod with a service account"
         ) from error
+    _check_verified(found, f"[{section}] of the platform file: {kubeconfig}")
     return client.ApiClient(found)
+
+
+def _check_verified(found: Any, where: str) -> None:
+    """Before the login is sent."""
+    parts = urlsplit(found.host)
+    if is_loopback(parts.hostname or ""):
+        return
+    if parts.scheme != "https":
+        raise ConfigError(
+            f"{where}: server {found.host} is another machine, and the login would be sent to it in plain "
+            "text. Fix: write https://"
+        )
+    if not found.verify_ssl:
+        raise ConfigError(
+            f"{where}: insecure-skip-tls-verify is there: {found.host}, which is another machine, would not "
+            "be verified, and get the login. Fix: remove it, and give certificate-authority"
+        )

@@ -18,6 +18,7 @@ import httpx
 
 from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, Tokens, TokenUnreachable
 from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, load, remark, state
+from sluice.clients.tls.handshake import refusal
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.reading.urls import is_loopback
 from sluice.core.messages import quoted
@@ -141,8 +142,11 @@ class Http:
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
             if time.monotonic() > deadline:
                 raise _too_slow(url) from error
-            said = f"{url}: {type(error).__name__}: {error}"
-            if fix := _certificate_fix(str(error)):
+            words = str(error)
+            if base.startswith("https:") and not _certificate_fix(words):
+                words = refusal(base, tls(self._registry)) or words
+            said = f"{url}: {type(error).__name__}: {words}"
+            if fix := _certificate_fix(words):
                 raise RegistryLogin(f"{said}. Fix: {fix}") from error
             raise RegistryUnreachable(said) from error
         finally:

@@ -25,6 +25,8 @@ VENDED = "vended-credentials"
 DELEGATION = "header.X-Iceberg-Access-Delegation"
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
+# What the names of files for TLS begin with, among PyIceberg's properties.
+TLS = "sluice.tls."
 # The keys that have a meaning, beside type and check_namespace.
 KEYS = {
     SQL: ("uri", "username", "password", "sslmode", "sslrootcert", *postgresql.CERTIFICATE_FIELDS),
@@ -39,6 +41,8 @@ KEYS = {
         "plain_text",
         "access_delegation",
         *signing.KEYS,
+        "sslrootcert",
+        *postgresql.CERTIFICATE_FIELDS,
     ),
     GLUE: glue.KEYS,
 }
@@ -65,17 +69,18 @@ class Catalog:
     ] = ""
     sslrootcert: Annotated[
         str,
-        "`sql`: path of a PEM file with the CA of the server's certificate; `verify-…` needs it",
+        "`sql`, `rest`: path of a PEM file with the CA of the server's certificate, also of that of "
+        "`oauth2_server_uri`; `verify-…` of `sql` needs it; `rest` empty: the system's CAs",
     ] = ""
     sslcert: Annotated[
         str,
-        "`sql`: path of a PEM file with the role's certificate and its chain, for a server that asks for it; "
-        "a file that is replaced is read again by new connections",
+        "`sql`, `rest`: path of a PEM file with the role's certificate and its chain, for a server that "
+        "asks for it; a file that is replaced is read again by new connections",
     ] = ""
     sslkey: Annotated[
-        str, "`sql`: path of a PEM file with the certificate's key; empty: in the same file"
+        str, "`sql`, `rest`: path of a PEM file with the certificate's key; empty: in the same file"
     ] = ""
-    sslpassword: Annotated[str, "`sql`: the key's passphrase, if it is encrypted"] = field(
+    sslpassword: Annotated[str, "`sql`, `rest`: the key's passphrase, if it is encrypted"] = field(
         default="", repr=False
     )
     warehouse: Annotated[str, "`rest`: the warehouse's name there, as the server wants it"] = ""
@@ -132,6 +137,16 @@ class Catalog:
     def certificate(self) -> tuple[str, str, str]:
         """Paths of certificate and key, and the key's passphrase; empty texts for what there is not."""
         return self.sslcert, self.sslkey, self.sslpassword
+
+    @property
+    def _tls(self) -> dict[str, str]:
+        """For PyIceberg's client of a REST server, by names of Sluice's own; none of Java's properties."""
+        given = zip(
+            ("sslrootcert", *postgresql.CERTIFICATE_FIELDS),
+            (self.sslrootcert, *self.certificate),
+            strict=True,
+        )
+        return {f"{TLS}{name}": text for name, text in given if text and self.type == REST}
 
     @property
     def _ssl_mode(self) -> str:
@@ -227,7 +242,7 @@ class Catalog:
         from urllib.parse import quote, urlencode
 
         if self.type != SQL:
-            return self.spark()
+            return self.spark() | self._tls
         user, password = (quote(text, safe="") for text in (self.username, self.password))
         if self.database == MYSQL:
             driver = "mysql+pymysql"
@@ -305,6 +320,14 @@ def _check_rest(catalog: Catalog, where: str) -> None:
             raise ConfigError(f"{where}: {key} is there, and credential is missing. Fix: add it")
     if catalog.oauth2_server_uri:
         check_url(catalog.oauth2_server_uri, f"{where}: oauth2_server_uri")
+    encrypted = [url for url in (catalog.uri, catalog.oauth2_server_uri) if url.startswith("https:")]
+    files = dict(zip(postgresql.CERTIFICATE_FIELDS, catalog.certificate, strict=True))
+    postgresql.check_certificate(where, bool(encrypted), files)
+    if catalog.sslrootcert and not encrypted:
+        raise ConfigError(
+            f"{where}: sslrootcert is there, and {catalog.uri} is not encrypted. Fix: write https://, or "
+            "remove sslrootcert"
+        )
     for key in ("token", "credential"):
         if (text := getattr(catalog, key)) and not VISIBLE.fullmatch(text):
             raise ConfigError(
