@@ -28,6 +28,7 @@ from sluice.airflow.operators.load.ensure import EnsureComponentOperator
 from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
+from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
 from sluice.airflow.operators.maintenance.reconciliation import (
     CheckFilesOperator,
     ObserveOffsetsOperator,
@@ -86,9 +87,11 @@ UNCHECKED: set[type[BaseOperator]] = {
     VerifyTableOperator,
     CheckFilesOperator,
 }
-# A person is asked, a drill run, a job made; none reads a table before a step that does.
+# A person is asked, a drill run, a job made, connections looked at; none reads a table before a step that
+# does.
 NO_STEPS: set[type[BaseOperator]] = {
     ApproveChangeOperator,
+    CheckConnectionsOperator,
     DrillOperator,
     JobApplication,
     SinksProvisionedOperator,
