@@ -41,6 +41,8 @@ GROUPS = {
     "tests/services/kafka": "brokers",
     "tests/services/registry": "registry",
     "tests/services/catalog": "catalog",
+    "tests/services/connections": "connections",
+    "tests/services/s3": "s3",
 }
 
 

@@ -20,7 +20,7 @@ from sluice.config.platform import Platform
 from sluice.config.platform_sections import catalog as catalog_section
 from sluice.config.platform_sections.catalog import MYSQL
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.core.errors import Unreachable
+from sluice.core.errors import Refused
 from spark_jobs.common.lake.iceberg import MAIN, CommitRefused, IcebergTable
 from spark_jobs.common.spark.failures import failure_line
 from spark_jobs.common.spark.session import catalog_options
@@ -148,11 +148,11 @@ def test_a_catalog_that_is_another_is_told_no_login(
     for server, host, mode, given in refused:
         # A server that got the login would say that it is wrong.
         python, java = asked(server, host, mode, given, password="wrong")
-        with raising(Unreachable, "is not verified, and got no login", "Fix: correct sslrootcert"):
+        with raising(Refused, "is not verified, and got no login", "Fix: correct sslrootcert"):
             python()
         with pytest.raises(Py4JJavaError) as caught:
             java()
-        assert "SLU-221 Unreachable: the lake's catalog" in failure_line(caught.value)
+        assert "SLU-228 Refused: the lake's catalog" in failure_line(caught.value)
         assert "is not verified, and got no login" in failure_line(caught.value)
     _, java = asked(secure, "localhost", "verify-full", ca, password="wrong")
     with pytest.raises(Py4JJavaError) as caught:

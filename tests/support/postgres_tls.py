@@ -88,9 +88,9 @@ class TlsPostgres:
             f"create role {CERTIFIED} login",
             f"create role {BOTH} login password '{PASSWORD}'",
             f"create database {DATABASE}",
-            f"grant create on database {DATABASE} to {CERTIFIED}",
         ):
             self.execute(statement)
+        self.execute(f"grant create on schema public to {CERTIFIED}", DATABASE)
 
     @property
     def _data(self) -> str:
@@ -105,9 +105,9 @@ class TlsPostgres:
             target.chmod(0o600)
             self._own(target)
 
-    def execute(self, statement: str) -> None:
+    def execute(self, statement: str, database: str = "postgres") -> None:
         """As its superuser."""
-        place = {"host": str(self.folder), "port": self.port, "dbname": "postgres"}
+        place = {"host": str(self.folder), "port": self.port, "dbname": database}
         connection = psycopg2.connect(**place, user=SUPERUSER)
         connection.autocommit = True
         with connection.cursor() as cursor:
