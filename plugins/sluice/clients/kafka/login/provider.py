@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from kafka.net.sasl.oauth import AbstractTokenProvider
+from kafka.errors import SaslAuthenticationFailedError
+from kafka.net.sasl import register_sasl_mechanism
+from kafka.net.sasl.oauth import AbstractTokenProvider, SaslMechanismOAuth
 
 from sluice.clients.kafka.login.tokens import tokens
-from sluice.config.platform_sections.kafka import Kafka
+from sluice.config.platform_sections.kafka import OAUTHBEARER, Kafka
+
+
+class FirstRefusal(SaslMechanismOAuth):
+    """Ends the exchange with the broker's first words of a token that it refuses (RFC 7628, 3.2.3). The
+    library answers them, and waits for others, before which brokers may close the connection."""
+
+    def receive(self, auth_bytes: bytes) -> None:
+        if auth_bytes:
+            raise SaslAuthenticationFailedError(auth_bytes.decode(errors="replace"))
+        super().receive(auth_bytes)
+
+
+register_sasl_mechanism(OAUTHBEARER, FirstRefusal, overwrite=True)
 
 
 class TokenProvider(AbstractTokenProvider):
