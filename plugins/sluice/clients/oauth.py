@@ -11,7 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from sluice.config.postgresql import is_loopback
+from sluice.clients.tls.words import is_unverified
+from sluice.config.reading.urls import is_loopback
 from sluice.core.errors import ClientError, Refused, Unreachable
 from sluice.core.messages import quoted
 
@@ -85,7 +86,7 @@ class TokenRequest:
                 response = client.post(self.url, data={name: text for name, text in asked.items() if text})
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
             reason = str(error) or type(error).__name__
-            if "CERTIFICATE_VERIFY_FAILED" in reason:
+            if is_unverified(reason):
                 raise TokenRefused(
                     f"token endpoint {self.url}: its certificate is not trusted ({reason}). Fix: "
                     f"{self.fixes.ca}"

@@ -48,6 +48,12 @@ def test_a_certificate_logs_in_also_for_tokens_and_is_read_again(
     refused(declared(server, authority, sslpassword="another"), " cannot be used (")
 
 
+def test_signed_requests_have_the_certificate_too(server: CatalogProxy, authority: Authority) -> None:
+    signed = {"signing_name": "execute-api", "region": "eu-west-1", "access_key": "k", "secret_key": "s"}
+    pointers = opened(declared(server, authority, credential="", **signed).pyiceberg())
+    assert pointers.find("raw.t") is None
+
+
 @pytest.mark.exhaustive
 def test_each_other_certificate_and_authority_is_told_in_one_line(
     server: CatalogProxy, authority: Authority, tmp_path: Path

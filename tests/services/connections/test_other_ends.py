@@ -262,6 +262,10 @@ def test_a_mail_server_is_asked_and_gets_no_mail(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("AIRFLOW_CONN_SMTP_DEFAULT")
     (line,) = failures(look(mail_ends([])))
     assert "smtp_default" in line
+    unverified = {**connection, "host": "mail.example.com", "extra": {"ssl_context": "none"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(unverified))
+    (line,) = failures(look(mail_ends([])))
+    assert "would not be verified" in line
 
 
 class _ApiServer(BaseHTTPRequestHandler):

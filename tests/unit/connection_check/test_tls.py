@@ -10,8 +10,9 @@ import jwt
 import pytest
 
 from sluice.config.platform_sections.kafka import Kafka
-from sluice.connection_check.probing.tls import Tls, read_files, servers
-from sluice.connection_check.probing.web import static_token
+from sluice.connection_check.probing import tls, web
+from sluice.connection_check.probing.tls import Tls, look_at, read_files, servers
+from sluice.connection_check.probing.web import ask_address, static_token
 from sluice.connection_check.rows import Row, judge
 from tests.support.certificates import Authority
 
@@ -65,3 +66,22 @@ def test_the_end_of_a_declared_token() -> None:
     assert found is not None
     assert (found.begins, found.ends) == (now - 60, now + 60)
     assert static_token(signed({"iat": now})) is None
+
+
+def test_the_files_of_an_encrypted_address_are_read_though_it_does_not_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tls, "look", lambda *_: False)
+    authority = Authority(tmp_path)
+    certificate, key = authority.issue("consumer")
+    for address, is_read in (("https://127.0.0.1:1", True), ("http://127.0.0.1:1", False)):
+        row = Row("consumer", "lake.catalog rest", address)
+        look_at(row, address, Tls(str(authority.ca), str(certificate), str(key)))
+        assert (row.own is not None, row.authority is not None) == (is_read, is_read)
+
+
+def test_a_token_endpoint_that_is_away_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "clock_of", lambda *_: None)
+    rows = [Row("consumer", "registry", "https://registry"), Row("consumer", "registry token endpoint", "u")]
+    ask_address("http://127.0.0.1:1", Tls(), rows[-1:])
+    assert [len(row.problems) for row in rows] == [0, 1]

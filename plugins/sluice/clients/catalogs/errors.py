@@ -23,14 +23,14 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sluice.clients.catalogs.signing import is_login
 from sluice.clients.databases.errors import DatabaseError, diagnose, server_message
 from sluice.clients.s3.errors import DENIED, error_code
+from sluice.clients.tls.words import is_certificate_refused
 from sluice.config.connection import MYSQL, POSTGRESQL
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import MAX_QUOTED, quoted
 
-# By OpenSSL, of a REST server: another certificate, or no encryption; and its answer to the client's.
+# By OpenSSL, of a REST server: another certificate, or no encryption.
 _UNVERIFIED = re.compile(r"(?i)certificate_verify_failed|wrong_version_number|record_layer_failure")
-_ALERT = re.compile(r"(?i)alert[ _](?:\w+ )?(?:unknown[ _]ca|(?:bad[ _]|unsupported[ _])?certificate)")
 _NOT_ALLOWED = (DatabaseError.DENIED, DatabaseError.NO_DATABASE)
 
 # AWS Glue's, and those that each of AWS's services has.
@@ -110,7 +110,7 @@ def _of_certificates(what: str, text: str) -> Refused | None:
     """A connection's error that is about the certificate of either side, by OpenSSL's words."""
     if _UNVERIFIED.search(text):
         return not_verified(what, text)
-    return login_refused(what, text) if _ALERT.search(text) else None
+    return login_refused(what, text) if is_certificate_refused(text) else None
 
 
 def _line(text: str, limit: int = MAX_QUOTED) -> str:

@@ -27,6 +27,7 @@ from sluice.clients.catalogs.errors import NotFromCatalog, denied
 from sluice.clients.catalogs.tls_files import TlsFiles
 from sluice.clients.catalogs.tokens import RenewedToken
 from sluice.clients.tls.handshake import refusal
+from sluice.clients.tls.words import is_ended
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.core.error_codes import ErrorCode
@@ -34,8 +35,6 @@ from sluice.core.errors import Refused
 from sluice.core.messages import quoted
 
 NOT_FOUND = 404
-# A connection that ended while it began, or just after.
-_ENDED = re.compile(r"EOF occurred|Connection aborted|ConnectionReset|BrokenPipe")
 # A load balancer forgets a connection that is idle for some minutes, and then resets it.
 KEEPALIVE = [
     *HTTPConnection.default_socket_options,
@@ -71,7 +70,7 @@ class Deadline(HTTPAdapter):
             # That of encryption among them.
             context = self._tls.context if self._tls is not None else create_default_context()
             url = str(error.request.url) if error.request is not None else ""
-            if url and _ENDED.search(str(error)) and (said := refusal(url, context)):
+            if url and is_ended(str(error)) and (said := refusal(url, context)):
                 raise SSLError(said, request=error.request) from error
             raise
 
@@ -97,9 +96,9 @@ class _Signed(_Strict):
     """Signs each request, also one that is sent again, just before it is sent. PyIceberg's own adapter has no
     deadline, and sends a signature ten times."""
 
-    def __init__(self, signer: Any) -> None:
+    def __init__(self, signer: Any, files: TlsFiles | None) -> None:
         """``signer``: PyIceberg's adapter, which is asked for signatures alone."""
-        super().__init__()
+        super().__init__(files)
         self._signer = signer
 
     def add_headers(self, request: PreparedRequest, **options: Any) -> None:
@@ -177,7 +176,7 @@ class BoundedCatalog(RestCatalog):
                 ErrorCode.CATALOG_PERMISSION,
             )
         super()._init_sigv4(session)
-        session.mount(self.uri, _Signed(session.get_adapter(self.uri)))
+        session.mount(self.uri, _Signed(session.get_adapter(self.uri), self._files))
 
     def _check_encrypted(self) -> None:
         """Before a login is sent: PyIceberg takes the server's configuration for its own."""

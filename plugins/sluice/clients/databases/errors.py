@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from enum import StrEnum
 
 from sluice.clients.tls.certificates import CertificateUnusable
+from sluice.clients.tls.words import is_certificate_refused, is_unverified
 from sluice.config.connection import POSTGRESQL
 
 
@@ -90,9 +90,6 @@ _POSTGRESQL_WORDS = (
     ("too many clients", DatabaseError.TOO_MANY_CONNECTIONS),
     ("remaining connection slots", DatabaseError.TOO_MANY_CONNECTIONS),
 )
-# A server about a client's certificate, by OpenSSL: its authority is unknown, it is missing, has ended or
-# does not suit.
-_ALERT = re.compile(r"(?i)alert (?:\w+ )?(?:unknown ca|(?:bad |unsupported )?certificate)")
 _MYSQL = {
     DatabaseError.UNREACHABLE: (
         *(0, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2000, 2002, 2003),
@@ -140,7 +137,7 @@ def _postgresql(error: BaseException) -> DatabaseError:
     for words, error_class in _POSTGRESQL_WORDS:
         if words in text:
             return error_class
-    if _ALERT.search(text):
+    if is_certificate_refused(text):
         return DatabaseError.LOGIN
     if "FATAL" in text and 'database "' in text and "does not exist" in text:
         return DatabaseError.NO_DATABASE
@@ -154,8 +151,8 @@ def _mysql(error: BaseException) -> DatabaseError:
     if not isinstance(code, int):
         return DatabaseError.UNREACHABLE if type(error).__name__ == "InterfaceError" else DatabaseError.VALUE
     text = str(error.args[-1])
-    if code in _CONNECTING and _ALERT.search(text.replace("_", " ")):
+    if code in _CONNECTING and is_certificate_refused(text):
         return DatabaseError.LOGIN
-    if code == _SSL_ERROR or (code in _CONNECTING and "CERTIFICATE_VERIFY_FAILED" in text):
+    if code == _SSL_ERROR or (code in _CONNECTING and is_unverified(text)):
         return DatabaseError.UNVERIFIED
     return _MYSQL_CODES.get(code, DatabaseError.OTHER)

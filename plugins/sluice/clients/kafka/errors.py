@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError, KafkaException
 
+from sluice.clients.tls import words
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 
@@ -24,20 +25,8 @@ _PASSING = (
     "Request not valid in current SASL state",
     "Broker transport failure",
 )
-# Words of OpenSSL about a certificate of either side; a connection that ends in its handshake has none.
-_CERTIFICATE = ("certificate verify failed", "alert", "certificate_verify_failed", "no peer certificate")
 _CONNECTION = frozenset({KafkaError._SSL, KafkaError._TRANSPORT})
 _LOST = REFUSED_LOGIN | {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
-_FIXES = (
-    (
-        ("certificate verify failed", "certificate_verify_failed"),
-        "write the path of the brokers' CA as ssl_ca_location",
-    ),
-    (
-        ("alert",),
-        "give ssl_certificate_location a certificate that has not ended, of a CA that the brokers trust",
-    ),
-)
 
 
 class LoginRefused(Refused):
@@ -48,16 +37,20 @@ class LoginRefused(Refused):
 
 
 def is_about_certificates(text: str) -> bool:
-    """Whether a connection's error is of the certificate of either side, by OpenSSL's words."""
-    found = text.lower()
-    return "ssl" in found and any(word in found for word in _CERTIFICATE)
+    """Whether a connection's error is of the certificate of either side, by OpenSSL's words; a connection
+    that ends in its handshake has none."""
+    return words.is_unverified(text) or words.is_certificate_refused(text) or "no peer certificate" in text
 
 
 def login_fix(text: str) -> str:
     """What a person does after Kafka refused a login with this text."""
-    found = text.lower() if is_about_certificates(text) else ""
-    otherwise = "correct the login"
-    what = next((fix for words, fix in _FIXES if any(word in found for word in words)), otherwise)
+    what = "correct the login"
+    if words.is_unverified(text):
+        what = "write the path of the brokers' CA as ssl_ca_location"
+    elif is_about_certificates(text):
+        what = (
+            "give ssl_certificate_location a certificate that has not ended, of a CA that the brokers trust"
+        )
     return f"Fix: {what}, in [kafka] of the role's platform file"
 
 

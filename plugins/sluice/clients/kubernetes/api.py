@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
+from sluice.clients.tls import words
+from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, load
 from sluice.clients.tls.handshake import refusal
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.urls import is_loopback
@@ -25,11 +26,6 @@ REQUEST_SECONDS = (5.0, 15.0)
 FIELD_MANAGER = "sluice"
 APPLY, MERGE = "application/apply-patch+yaml", "application/merge-patch+json"
 
-
-# A connection that ended while it began, or just after.
-_ENDED = re.compile(r"EOF occurred|Connection aborted|ConnectionReset|BrokenPipe")
-# An API server about a client's certificate: it is missing, has ended, or is of another CA.
-_ALERT = re.compile(r"(?i)alert[ _](?:\w+ )?(?:unknown[ _]ca|(?:bad[ _]|unsupported[ _])?certificate)")
 # Part of what admission says -> what a person does about it.
 _ADMISSION = {
     "exceeded quota": "raise the namespace's ResourceQuota, or lower [cluster] in stream.toml",
@@ -47,9 +43,10 @@ class Conflict(Refused):
 
 def _certificate_fix(text: str) -> str:
     """What a person does about a certificate of either side, by OpenSSL's words; empty for another error."""
-    if "CERTIFICATE_VERIFY_FAILED" in text:
+    if words.is_unverified(text):
         return "correct certificate-authority of the kubeconfig, or the host of its server"
-    return "renew client-certificate and client-key of the kubeconfig" if _ALERT.search(text) else ""
+    is_refused = words.is_certificate_refused(text)
+    return "renew client-certificate and client-key of the kubeconfig" if is_refused else ""
 
 
 class KubernetesApi:
@@ -86,11 +83,14 @@ class KubernetesApi:
     def _said(self, error: Exception) -> str:
         """The error of a connection; the server's words, if it ended without them."""
         text, found = str(error), self.client.configuration
-        if not _ENDED.search(text) or not found.verify_ssl:
+        if not words.is_ended(text) or not found.verify_ssl:
             return text
-        context = ssl.create_default_context(cafile=found.ssl_ca_cert)
-        if found.cert_file:
-            context.load_cert_chain(found.cert_file, found.key_file)
+        try:
+            context = ssl.create_default_context(cafile=found.ssl_ca_cert)
+            if found.cert_file:
+                load(context, ClientCertificate(found.cert_file, found.key_file or ""))
+        except (OSError, CertificateUnusable) as unusable:
+            return f"{text}; {unusable}"
         return refusal(found.host, context) or text
 
     def apply(self, where: str, patch: Callable[..., T], **arguments: Any) -> T:

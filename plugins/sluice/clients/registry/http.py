@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import logging
-import re
 import ssl
 import threading
 import time
@@ -17,6 +16,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import httpx
 
 from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, Tokens, TokenUnreachable
+from sluice.clients.tls import words
 from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, load, remark, state
 from sluice.clients.tls.handshake import refusal
 from sluice.config.platform_sections.registry import Registry
@@ -40,8 +40,8 @@ _TOKEN_FIXES = Fixes(
     url="start it, or correct bearer_auth_issuer_endpoint_url of [registry]",
     client="correct bearer_auth_client_id, _client_secret or _scope of [registry]",
 )
-# A server about a client's certificate: it is missing, has ended, or is of another CA.
-_ALERT = re.compile(r"(?i)alert[ _](?:\w+ )?(?:unknown[ _]ca|(?:bad[ _]|unsupported[ _])?certificate)")
+# Connections that ended after they had begun.
+_LOST = (httpx.ReadError, httpx.WriteError, httpx.CloseError, httpx.RemoteProtocolError)
 _FIX_URL = "Fix: correct url of [registry] in the role's platform file"
 
 
@@ -142,11 +142,12 @@ class Http:
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
             if time.monotonic() > deadline:
                 raise _too_slow(url) from error
-            words = str(error)
-            if base.startswith("https:") and not _certificate_fix(words):
-                words = refusal(base, tls(self._registry)) or words
-            said = f"{url}: {type(error).__name__}: {words}"
-            if fix := _certificate_fix(words):
+            reason = str(error)
+            # What a server says of a certificate when the client writes already may be lost.
+            if base.startswith("https:") and isinstance(error, _LOST) and not _certificate_fix(reason):
+                reason = refusal(base, tls(self._registry)) or reason
+            said = f"{url}: {type(error).__name__}: {reason}"
+            if fix := _certificate_fix(reason):
                 raise RegistryLogin(f"{said}. Fix: {fix}") from error
             raise RegistryUnreachable(said) from error
         finally:
@@ -264,9 +265,9 @@ def _login(registry: Registry) -> httpx.Auth | None:
 
 def _certificate_fix(text: str) -> str:
     """What a person does about a certificate of either side, by OpenSSL's words; empty for another error."""
-    if "CERTIFICATE_VERIFY_FAILED" in text:
+    if words.is_unverified(text):
         return "correct ssl_ca_location of [registry] in the role's platform file, or the host's name in url"
-    if _ALERT.search(text):
+    if words.is_certificate_refused(text):
         return (
             "give ssl_certificate_location of [registry] a certificate that has not ended, of a CA that the "
             "registry trusts"

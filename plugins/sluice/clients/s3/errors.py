@@ -11,6 +11,7 @@ from botocore.exceptions import BotoCoreError, HTTPClientError, SSLError
 from botocore.exceptions import ClientError as S3Error
 from botocore.exceptions import ConnectionError as NotConnected
 
+from sluice.clients.tls import words
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 
@@ -78,7 +79,7 @@ def _now() -> datetime:
 def is_unverified(error: BotoCoreError) -> bool:
     """Whether a connection's error is of the server's certificate, or of the CA's file."""
     text = str(error)
-    return "CERTIFICATE_VERIFY_FAILED" in text or (
+    return words.is_unverified(text) or (
         isinstance(error, SSLError) and any(word in text for word in _CA_FILE)
     )
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from sluice.clients.kubernetes.api import REQUEST_SECONDS, KubernetesApi
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rights.cluster import TOPICS, Verbs, granted, verbs
-from sluice.connection_check.rows import PLAIN_TEXT, Row, compared
+from sluice.connection_check.rows import Row, compared
 
 if TYPE_CHECKING:
     from sluice.config.platform import Platform
@@ -29,13 +28,8 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     row.address = found.host
     row.login = "kubeconfig" if section.kubeconfig else "service account"
     tls = Tls(found.ssl_ca_cert or "", found.cert_file or "", found.key_file or "")
-    parts = urlsplit(found.host)
-    if parts.scheme == "https":
-        handshakes.read_files(row, tls)
-        if not handshakes.look(row, parts.hostname or "", parts.port or 443, tls):
-            return
-    else:
-        row.tls = PLAIN_TEXT
+    if not handshakes.look_at(row, found.host, tls):
+        return
     there = _reviewed(api, section.namespace)
     strimzi = platform.strimzi
     is_shared = strimzi is not None and strimzi.namespace == section.namespace

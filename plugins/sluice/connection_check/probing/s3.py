@@ -86,7 +86,6 @@ def ask(s3: S3, places: Places, grants: dict[str, list[Grant]], rows: list[Row],
     row = rows[0]
     address = s3.endpoint or f"https://s3.{s3.region}.amazonaws.com"
     tls = Tls.declared(s3)
-    handshakes.read_files(row, tls)
     if not handshakes.look_at(row, address, tls):
         return
     if s3.sts_endpoint:

@@ -148,11 +148,12 @@ def _handshake(row: Row, host: str, port: int, context: ssl.SSLContext, is_postg
 
 
 def look_at(row: Row, url: str, tls: Tls) -> bool:
-    """As :func:`look`, of an address with http:// or https://."""
+    """As :func:`read_files` and :func:`look`, of an address with http:// or https://."""
     parts = urlsplit(url)
     if parts.scheme != "https":
         row.tls = PLAIN_TEXT
         return True
+    read_files(row, tls)
     return look(row, parts.hostname or "", parts.port or 443, tls)
 
 

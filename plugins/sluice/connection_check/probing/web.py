@@ -66,7 +66,7 @@ def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
         return
     clock_of(row, url)
     if row.clock is None and row.tls == PLAIN_TEXT:
-        raise Unreachable("it does not answer. Fix: start it, or correct its address")
+        row.problems.append("it does not answer. Fix: start it, or correct its address")
 
 
 def registry_login(registry: Registry) -> str:
@@ -90,8 +90,6 @@ def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bo
     if endpoint := registry.bearer_auth_issuer_endpoint_url:
         rows.append(Row(row.role, "registry token endpoint", endpoint, row.login))
         ask_address(endpoint, Tls(registry.https_ca_location), rows[-1:])
-    if urlsplit(url).scheme == "https":
-        handshakes.read_files(row, tls)
     if not handshakes.look_at(row, url, tls):
         return
     http = Http(replace(registry, url=url))

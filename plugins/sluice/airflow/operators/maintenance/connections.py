@@ -113,6 +113,7 @@ def _mail_connection(row: Row) -> Any:
     """The connection that the row names; None if it cannot be read, which is then its problem."""
     try:
         connection = connections.get(row.address)
+        notifications.check_mail_server(row.address, connection.host or "", connection.extra_dejson)
     except Exception as error:
         row.problems.append(str(error))
         return None

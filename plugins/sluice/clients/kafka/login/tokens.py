@@ -18,13 +18,13 @@ from sluice.clients import oauth
 from sluice.clients.kafka.errors import LoginRefused
 from sluice.clients.oauth import Fixes, Token, TokenRefused, TokenRequest, TokenUnreachable
 from sluice.config.platform_sections.kafka import AWS_MSK_IAM, Kafka
+from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
 from sluice.core.messages import age
 
 # More than the clocks of machines that are set differ.
 CLOCK_SLACK_SECONDS = 60.0
-_SESSION = "sluice"
 _FIXES = Fixes(
     ca="write the path of its CA as https_ca_location",
     url="start it, or correct sasl_oauthbearer_token_endpoint_url",
@@ -129,20 +129,21 @@ def _of_file(kafka: Kafka) -> Token:
 def _of_msk(kafka: Kafka) -> Token:
     # AWS's client is imported where it is needed: it takes a second.
     from aws_msk_iam_sasl_signer import MSKAuthTokenProvider
-    from botocore.exceptions import BotoCoreError, ClientError
 
-    began = time.time()
+    from sluice.clients.s3.errors import S3LoginRefused
+    from sluice.clients.s3.login.session import Declared
+
+    began, found = time.time(), S3(region=kafka.aws_region, role_arn=kafka.aws_role_arn)
     try:
-        if kafka.aws_role_arn:
-            value, ends = MSKAuthTokenProvider.generate_auth_token_from_role_arn(
-                kafka.aws_region, kafka.aws_role_arn, _SESSION
-            )
-        else:
-            value, ends = MSKAuthTokenProvider.generate_auth_token(kafka.aws_region)
-    # ValueError: the signer's, for credentials without a key.
-    except (BotoCoreError, ClientError, ValueError) as error:
+        value, ends = MSKAuthTokenProvider.generate_auth_token_from_credentials_provider(
+            kafka.aws_region, Declared(found)
+        )
+    except S3LoginRefused as error:
+        reason = str(error).partition(". Fix: ")[0]
         raise LoginRefused(
-            f"AWS gives no credentials for {kafka.aws_role_arn or 'this process'}: {error}. Fix: give the "
-            "process a role (instance, container or web identity), or keys in its environment"
+            f"AWS gives no credentials for Kafka: {reason}. Fix: give the process a role (instance, "
+            "container or web identity), or keys in its environment, and the right to assume aws_role_arn"
         ) from error
+    except Unreachable as error:
+        raise Unreachable(str(error), ErrorCode.KAFKA_UNREACHABLE) from error
     return Token(value, began, ends / 1000)

@@ -25,7 +25,7 @@ _WRITES = ("PutObject", "CreateMultipartUpload", "CopyObject")
 _LOCK = threading.Lock()
 
 
-class _Declared(CredentialProvider):
+class Declared(CredentialProvider):
     """In place of all that botocore would ask for credentials."""
 
     METHOD = CANONICAL_NAME = "sluice"
@@ -43,7 +43,7 @@ def botocore_session(s3: S3 | None) -> Session:
     session = botocore.session.get_session()
     session.register_component("data_loader", plain_session().get_component("data_loader"))
     if s3 is not None and not s3.has_fixed_login:
-        session.register_component("credential_provider", CredentialResolver([_Declared(s3)]))
+        session.register_component("credential_provider", CredentialResolver([Declared(s3)]))
     return session
 
 

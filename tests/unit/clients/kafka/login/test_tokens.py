@@ -13,6 +13,7 @@ import pytest
 
 from sluice.clients.kafka.errors import LoginRefused
 from sluice.clients.kafka.login.tokens import Token, Tokens, clock_remark
+from sluice.clients.s3.login import credentials
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
@@ -187,3 +188,30 @@ def test_a_clock_that_is_off_is_named(issued: float, said: str) -> None:
     assert clock_remark(jwt(iat=issued), 1_000.0).startswith(said)
     assert bool(clock_remark(jwt(iat=issued), 1_000.0)) == bool(said)
     assert clock_remark("opaque", 1_000.0) == ""
+
+
+@pytest.mark.parametrize("role", ["", "arn:aws:iam::123456789012:role/sluice"])
+def test_a_process_without_credentials_of_aws_is_told_so(
+    role: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    credentials.login.cache_clear()
+    kafka = Kafka("b:1", "SASL_SSL", "AWS_MSK_IAM", aws_region="eu-central-1", aws_role_arn=role)
+    with raising(LoginRefused, "AWS gives no credentials for Kafka", "Fix: give the process a role"):
+        Tokens(kafka).current()
+
+
+def test_credentials_that_cannot_be_asked_for_now_are_no_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(_: object) -> None:
+        raise Unreachable("STS does not answer", ErrorCode.S3_UNREACHABLE)
+
+    monkeypatch.setattr(credentials.Login, "_renew", away)
+    credentials.login.cache_clear()
+    kafka = Kafka("b:1", "SASL_SSL", "AWS_MSK_IAM", aws_region="eu-central-1")
+    with raising(Unreachable, "STS does not answer") as caught:
+        Tokens(kafka).current()
+    assert caught.value.code is ErrorCode.KAFKA_UNREACHABLE
