@@ -25,7 +25,7 @@ from spark_jobs.common.kafka.offsets import Topic
 from spark_jobs.common.spark.session import kafka_source_options
 from tests.support.kafka_logins import LoginBroker
 
-LIFETIME = 4.0
+LIFETIME = 10.0
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +129,7 @@ def test_tokens_of_seconds(
         threading.Thread(target=keep, daemon=True).start()
     try:
         stream = follow(f"tokens-{kind}", login)
-        stream.send_for(2.6 * LIFETIME)
+        stream.send_for(1.3 * LIFETIME)
         stream.check()
     finally:
         is_over.set()
