@@ -18,6 +18,7 @@ from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.login.credentials import login
 from sluice.config.platform import Platform
 from sluice.config.platform_sections.catalog import GLUE
+from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.platform_sections.s3 import S3
 from spark_jobs.common.spark.login import s3 as s3_login
 from spark_jobs.common.spark.session import checkpoint_options
@@ -47,6 +48,8 @@ def follow(spark: SparkSession, services: Services, store: LoginMinio) -> Iterat
     def start(name: str, s3: S3) -> Stream:
         root = f"s3a://{WAREHOUSE}/checkpoints/{name}"
         session = spark.newSession()
+        # Iceberg keeps clients of the same properties, of the JVM's earlier tests too: with the CAs of then.
+        session.conf.set(f"spark.sql.catalog.{CATALOG}.http-client.apache.max-connections", "49")
         made.append(Stream(session, services, name, root, changed=lambda platform: replace(platform, s3=s3)))
         for key, value in checkpoint_options(made[-1].platform).items():
             session.conf.set(key, value)
