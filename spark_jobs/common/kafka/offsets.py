@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from math import inf
-from time import monotonic
+from time import monotonic, sleep
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -23,6 +23,7 @@ from sluice.core.error_codes import ErrorCode, coded
 log = logging.getLogger(__name__)
 
 ID_SECONDS = 30.0
+_AGAIN_SECONDS = 0.2
 # An empty group's offsets expire (the broker's offsets.retention.minutes: usually a week, once a day).
 RENEW_SECONDS = 3600.0
 RETRY_SECONDS = 60.0
@@ -53,10 +54,23 @@ class Topic:
         if it is refused. (A broker that was cut off may return an old id for a few seconds, those that serve
         the topic's records do not.)
         """
+        until = monotonic() + ID_SECONDS
+        while True:
+            try:
+                return self._asked_id(max(until - monotonic(), 1.0))
+            except KafkaException as error:
+                # The end of a login's session ends the connection, and with it what was asked just then.
+                if error.args[0].code() != KafkaError._TRANSPORT:
+                    raise
+                if monotonic() >= until:
+                    raise self._unanswered(error) from error
+            sleep(_AGAIN_SECONDS)
+
+    def _asked_id(self, seconds: float) -> str:
         request = TopicCollection([self.name])
-        (future,) = self._current().describe_topics(request, request_timeout=ID_SECONDS).values()
+        (future,) = self._current().describe_topics(request, request_timeout=seconds).values()
         try:
-            return str(future.result(timeout=ID_SECONDS + 1).topic_id)
+            return str(future.result(timeout=seconds + 1).topic_id)
         except FutureTimeout as error:
             raise self._unanswered(error) from error
         except KafkaException as error:
@@ -69,7 +83,7 @@ class Topic:
                         "of others correct its name"
                     ),
                 ) from error
-            if code in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT):
+            if code == KafkaError._TIMED_OUT:
                 raise self._unanswered(error) from error
             raise
         finally:

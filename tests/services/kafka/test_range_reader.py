@@ -344,9 +344,9 @@ def test_the_brokers_time_of_append(cluster: KafkaCluster, brokers: Brokers) -> 
 
 def test_a_wrong_login_is_said_at_once(cluster: KafkaCluster) -> None:
     began = time.monotonic()
-    with raising(Refused, "refuses the login", "Fix: correct `username`") as caught:
+    with raising(Refused, "refuses the login", "Fix: correct the login, in [kafka]") as caught:
         Brokers(replace(cluster.kafka, password="wrong"), seconds=60)
-    assert code_of(caught.value) is ErrorCode.KAFKA_PERMISSION
+    assert code_of(caught.value) is ErrorCode.KAFKA_LOGIN
     # Not at the end of its patience, however busy the machine is.
     assert time.monotonic() - began < 30
     with raising(Unreachable, "no broker of 127.0.0.1:1 answered"):

@@ -117,7 +117,8 @@ def test_all_logins_of_one_declaration(
         aws_session_token=document["Token"] or None,
     )
     assert java.get_object(Bucket=WAREHOUSE, Key=f"boto/{key}")["Body"].read() == b"boto"
-    assert ("Expiration" in document) == bool(s3.role_arn)
+    # For keys that do not end, too: AWS's client for Java fails without one.
+    assert "Expiration" in document
     for headers in ({}, {"Authorization": "guessed"}):
         answer = httpx.get(f"{found.address}{PATH}", headers=headers)
         assert answer.status_code == 403
