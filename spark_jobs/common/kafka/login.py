@@ -2,37 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
 from sluice.clients.kafka.errors import LoginRefused
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.responses import Moving
 from sluice.config.platform_sections.kafka import Kafka
-from sluice.config.reading.toml import ConfigError
-from sluice.core.error_codes import LOGINS, code_of
 from sluice.core.errors import ClientError
-from spark_jobs.common.spark.failures import Fenced, Unrecoverable, known
+from spark_jobs.common.spark.refusals import explained_by
 
 # For an answer of a broker that is there: it delays those that refuse.
 PROBE_SECONDS = 10.0
 
 
-@contextmanager
-def explained(kafka: Kafka) -> Iterator[None]:
+def explained(kafka: Kafka) -> AbstractContextManager[None]:
     """Raises LoginRefused, with the server's words, instead of what it led to: Java's clients and librdkafka
     say so in many ways, some of them only that the time is over."""
-    try:
-        yield
-    except (Fenced, ConfigError, Unrecoverable):
-        raise
-    except Exception as error:
-        # Another system's refusal is not Kafka's.
-        if code_of(known(error)) in LOGINS:
-            raise
-        if found := refusal(kafka):
-            raise found from error
-        raise
+    return explained_by(lambda: refusal(kafka))
 
 
 def refusal(kafka: Kafka) -> LoginRefused | None:

@@ -6,8 +6,7 @@ import atexit
 import shutil
 import ssl
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, cast
@@ -17,9 +16,8 @@ from sluice.clients.s3.login.java import is_chain_alone, system_properties
 from sluice.clients.s3.requests import BRIEF, connect, split_prefix
 from sluice.config.platform import Platform
 from sluice.config.reading.toml import ConfigError
-from sluice.core.error_codes import LOGINS, code_of
 from sluice.core.errors import ClientError
-from spark_jobs.common.spark.failures import Fenced, Unrecoverable, known
+from spark_jobs.common.spark.refusals import explained_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,21 +97,10 @@ def _characters(spark: SparkSession, text: str) -> Any:
     return found
 
 
-@contextmanager
-def explained(platform: Platform) -> Iterator[None]:
+def explained(platform: Platform) -> AbstractContextManager[None]:
     """Raises S3LoginRefused, with the server's words, instead of what it led to: Java's clients say so in
     many ways, and an answer to a HEAD has no words."""
-    try:
-        yield
-    except (Fenced, ConfigError, Unrecoverable):
-        raise
-    except Exception as error:
-        # Another system's refusal is not S3's.
-        if code_of(known(error)) in LOGINS:
-            raise
-        if found := refusal(platform):
-            raise found from error
-        raise
+    return explained_by(lambda: refusal(platform))
 
 
 def refusal(platform: Platform) -> S3LoginRefused | None:
