@@ -245,12 +245,6 @@ class Feeding:
         self.services.make_topic(TOPIC, PARTITIONS)
         assert self.end() == 0
 
-    def is_quiet(self, seconds: float = 1.0) -> bool:
-        """Whether nothing arrives for so long."""
-        before = self.end()
-        time.sleep(seconds)
-        return self.end() == before
-
     def records(self) -> list[Record]:
         """The feed's committed records that the topic keeps, each partition in its order."""
         consumer = Consumer(

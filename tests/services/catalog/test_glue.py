@@ -159,7 +159,7 @@ def test_a_role_finds_a_table_by_one_request(platform: Platform, table: Table, p
 
 
 def test_it_listens_on_loopback_alone(services: Services) -> None:
-    address = services.glue
+    # Tests of a whole stack start one of their own, in this process too.
     listening = {
         f"http://{found.laddr.ip}:{found.laddr.port}"
         for process in psutil.Process(os.getpid()).children(recursive=True)
@@ -167,8 +167,8 @@ def test_it_listens_on_loopback_alone(services: Services) -> None:
         for found in process.net_connections("tcp")
         if found.status == psutil.CONN_LISTEN
     }
-    assert listening == {address}
-    assert address.startswith(f"http://{HOST}:")
+    assert services.glue in listening
+    assert all(address.startswith(f"http://{HOST}:") for address in listening)
 
 
 def test_a_role_of_s3_is_the_catalogs_login_too(
