@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING
 
 from pyiceberg.catalog import BOTOCORE_SESSION
@@ -14,6 +13,7 @@ from requests import JSONDecodeError, Response
 
 from sluice.config.platform_sections import signing
 from sluice.config.platform_sections.s3 import of_properties
+from sluice.core.http_dates import http_date
 from sluice.core.messages import age
 
 if TYPE_CHECKING:
@@ -83,11 +83,10 @@ def refusal(answer: Response) -> str:
 
 def clock_remark(answer: Response) -> str:
     """Which clock is to be set, if an answer's time says that one is wrong."""
-    try:
-        theirs = parsedate_to_datetime(answer.headers["Date"])
-    except (KeyError, ValueError):
+    theirs = http_date(answer.headers.get("Date", ""))
+    if theirs is None:
         return ""
-    apart = (datetime.now(UTC) - theirs.astimezone(UTC)).total_seconds()
+    apart = (datetime.now(UTC) - theirs).total_seconds()
     if abs(apart) <= CLOCK_SLACK_SECONDS:
         return ""
     side = "ahead of" if apart > 0 else "behind"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 
 from botocore.exceptions import BotoCoreError, HTTPClientError, SSLError
 from botocore.exceptions import ClientError as S3Error
@@ -14,6 +13,7 @@ from botocore.exceptions import ConnectionError as NotConnected
 from sluice.clients.tls import words
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.http_dates import http_date
 
 _MISSING = frozenset({"404", "NoSuchKey", "NoSuchBucket", "NoSuchVersion", "NotFound"})
 # Codes for keys with a session token: of AWS, and of MinIO.
@@ -65,11 +65,8 @@ def login_fix(code: str, said: str = "") -> str:
 def is_clock_off(error: S3Error) -> bool:
     """Whether the answer is of another time than this machine's: not every server says that this is why."""
     said = error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", "")
-    try:
-        at = parsedate_to_datetime(said)
-    except (TypeError, ValueError):
-        return False
-    return abs((at - _now()).total_seconds()) > _CLOCK_SECONDS
+    at = http_date(said)
+    return at is not None and abs((at - _now()).total_seconds()) > _CLOCK_SECONDS
 
 
 def _now() -> datetime:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -16,6 +15,7 @@ from sluice.connection_check.probing.web import ask_address, clock_of, static_to
 from sluice.connection_check.rights.tables import CATALOG_READERS, CATALOG_WRITERS
 from sluice.connection_check.rows import Row, compared
 from sluice.core.errors import Refused
+from sluice.core.http_dates import http_date
 
 if TYPE_CHECKING:
     from sluice.config.platform import Platform
@@ -95,8 +95,8 @@ def _ask_glue(row: Row, glue: Any, namespace: str) -> None:
 
     began = time.time()
     answer = glue.get_databases(MaxResults=1)
-    if text := answer["ResponseMetadata"]["HTTPHeaders"].get("date"):
-        row.clock = parsedate_to_datetime(text).timestamp() - (began + time.time()) / 2
+    if at := http_date(answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")):
+        row.clock = at.timestamp() - (began + time.time()) / 2
     try:
         glue.update_table(DatabaseName=namespace, TableInput={"Name": ABSENT})
         may_commit = True

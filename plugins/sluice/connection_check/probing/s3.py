@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
@@ -45,6 +44,7 @@ from sluice.connection_check.rights.s3 import (
 from sluice.connection_check.rows import Row, compared
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Unreachable
+from sluice.core.http_dates import http_date
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -196,10 +196,10 @@ class _Asking:
         raise Unreachable(f"{what}: S3 answered {code}: {error}", ErrorCode.S3_UNREACHABLE) from error
 
     def _note_clock(self, answer: Any, began: float) -> None:
-        text = answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date")
-        if text and self._row.clock is None:
+        at = http_date(answer.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("date", ""))
+        if at and self._row.clock is None:
             now = (began + time.time()) / 2
-            self._row.clock = parsedate_to_datetime(text).timestamp() - now
+            self._row.clock = at.timestamp() - now
 
     def _requests(self, bucket: str, key: str) -> dict[str, Callable[[], Any]]:
         client: Any = self._client

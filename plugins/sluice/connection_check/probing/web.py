@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
-from email.utils import parsedate_to_datetime
 from http.client import HTTPException
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,6 +17,7 @@ from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
 from sluice.core.errors import Refused, Unreachable
+from sluice.core.http_dates import http_date
 from sluice.core.registry.errors import Forbidden
 from sluice.supervision.observer.server import PATH as STREAMS
 from sluice.supervision.serving import request
@@ -55,8 +55,8 @@ def clock_of(row: Row, url: str) -> None:
     except httpx.HTTPError as error:
         row.remarks.append(f"its clock is not known: {type(error).__name__}")
         return
-    if text := answer.headers.get("Date"):
-        row.clock = parsedate_to_datetime(text).timestamp() - (began + time.time()) / 2
+    if at := http_date(answer.headers.get("Date", "")):
+        row.clock = at.timestamp() - (began + time.time()) / 2
 
 
 def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
