@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import pytest
 
 from local.runtime import roles
-from local.runtime.ports import HOST
-from local.stack.stack import Stack, wait_until
+from local.stack.stack import Stack
 from sluice.config.platform_sections.catalog import GLUE
 from tests.integration.conftest import AIRFLOW_SETTINGS
 from tests.integration.rig import DAG, SPEC, Rig
@@ -50,17 +48,8 @@ def on_glue(tmp_path_factory: pytest.TempPathFactory, dags: Path) -> Iterator[On
         java_options=QUICK,
         airflow_settings=AIRFLOW_SETTINGS,
     )
-    # No part of this stack has the port: it runs no REST catalog.
-    port = made.ports["rest_catalog"]
-    made.glue = f"http://{HOST}:{port}"
-    program = glue_server.program(tmp_path_factory.mktemp("glue"), port)
-    with subprocess.Popen(program.command, env=dict(program.environment), cwd=program.directory) as server:
-        try:
-            wait_until("Glue", lambda: glue_server.is_up(made.glue), 60, 0.2)
-            with stacks.running(made):
-                yield made
-        finally:
-            server.terminate()
+    with glue_server.running(tmp_path_factory.mktemp("glue")) as made.glue, stacks.running(made):
+        yield made
 
 
 @pytest.fixture

@@ -1,16 +1,21 @@
-"""AWS Glue by ministack, on loopback, in memory: it refuses an update of a table's stale version."""
+"""AWS by ministack, on loopback, in memory: Glue, which refuses an update of a table's stale version, and what
+else a test names."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 import httpx
 
-from local.runtime.ports import HOST
+from local.runtime.ports import HOST, free_ports, free_range
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
 from local.setup.ministack import ensure_ministack
+from local.stack.stack import wait_until
 from sluice.clients.catalogs.glue import LOCATION, BoundedGlue
 from sluice.config.platform import Platform
 from tests.support.catalog_proxy import Answer, Ask, Asked, Rule, passed_on
@@ -18,17 +23,33 @@ from tests.support.catalog_proxy import Answer, Ask, Asked, Rule, passed_on
 NAME = "glue"
 
 
-def program(folder: Path, port: int) -> Program:
+def program(folder: Path, port: int, services: str = NAME, **settings: str) -> Program:
+    """``services``: those that it has, by its own names; ``settings``: its further variables."""
     folder.mkdir(parents=True, exist_ok=True)
     environment = {
         "BIND_HOST": HOST,
         "GATEWAY_PORT": str(port),
-        "SERVICES": "glue",
+        "SERVICES": services,
         "LOG_LEVEL": "WARNING",
+        **settings,
         # For its file of the process's number.
         "TMPDIR": str(folder),
     }
     return Program(NAME, [str(ensure_ministack())], environment, 30, folder, SERVICE_OPTIONS)
+
+
+@contextmanager
+def running(folder: Path, services: str = NAME, **settings: str) -> Iterator[str]:
+    """Its address."""
+    (port,) = free_ports(1, set(), free_range(os.environ))
+    started, url = program(folder, port, services, **settings), f"http://{HOST}:{port}"
+    command, environment = list(started.command), dict(started.environment)
+    with subprocess.Popen(command, env=environment, cwd=started.directory) as server:
+        try:
+            wait_until(started.name, lambda: is_up(url), 60, 0.2)
+            yield url
+        finally:
+            server.terminate()
 
 
 def probe(url: str) -> str:
