@@ -125,8 +125,8 @@ def put(s3: S3, key: str) -> None:
     [
         ({}, {"RoleSessionName": SESSION_NAME}),
         (
-            {"external_id": "given-by/owner:1", "role_session_name": "consumer@lake"},
-            {"RoleSessionName": "consumer@lake", "ExternalId": "given-by/owner:1"},
+            {"external_id": "given-by/other:1", "role_session_name": "consumer@lake"},
+            {"RoleSessionName": "consumer@lake", "ExternalId": "given-by/other:1"},
         ),
     ],
 )
@@ -189,8 +189,11 @@ def test_a_web_identity_is_sent_and_read_again(account: Account, tmp_path: Path)
 
 @pytest.mark.parametrize("role", ["of-others", "missing"])
 def test_a_role_that_does_not_trust_the_login_is_one_line_with_its_fix(account: Account, role: str) -> None:
-    s3 = account.s3(role, external_id="hidden-by-owner")
-    words = f"role {arn(role)}: STS answered AccessDenied: ", "Fix: let the role's trust policy name this login"
+    s3 = account.s3(role, external_id="hidden-by-others")
+    words = (
+        f"role {arn(role)}: STS answered AccessDenied: ",
+        "Fix: let the role's trust policy name this login",
+    )
     with raising(S3LoginRefused, *words) as caught:
         put(s3, "refused")
     assert caught.value.code is ErrorCode.S3_LOGIN

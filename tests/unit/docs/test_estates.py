@@ -14,6 +14,7 @@ import pytest
 
 from sluice.config import platform
 from sluice.config.reading.toml import dump
+from sluice.connection_check.rights.s3 import Places, s3_grants
 from tests.unit.docs.test_docs import CATALOGS, ESTATES, OWN_SYSTEMS, names, section, table
 
 AWS, CONFLUENT, SELF_HOSTED = ESTATES
@@ -89,14 +90,39 @@ def test_each_platform_file_is_read_as_one_of_a_role(page: Path) -> None:
         assert platform.parse(dump(document), f"{page.name}").role == "consumer"
 
 
-@pytest.mark.parametrize("page", [AWS, SELF_HOSTED], ids=lambda page: page.stem)
-def test_the_policies_of_s3_are_those_of_the_table(page: Path) -> None:
+def test_the_policies_of_s3_are_those_of_the_table_and_of_the_embedded_stack() -> None:
     rows = {names(row[0])[0]: row[2] for row in table(OWN_SYSTEMS.read_text(), "role", "Kafka ACL")}
-    for role, policy in policies(page).items():
+    lake = "example-lake"
+    places = Places(f"{lake}/lake", f"{lake}/ledger", "example-landing", files=(f"{lake}/files",))
+    declared = s3_grants(places)
+    for role, policy in policies(AWS).items():
         assert actions(policy, "s3") == set(re.findall(r"\b[A-Z]\w+", rows[role])), role
         for statement in policy["Statement"]:
             assert (statement["Effect"], set(statement)) == ("Allow", {"Effect", "Action", "Resource"}), role
             assert not [one for one in statement["Resource"] if one.strip("*") == ""], role
+        granted = {
+            (action, arn.removeprefix("arn:aws:s3:::"))
+            for statement in policy["Statement"]
+            for action in statement["Action"]
+            for arn in statement["Resource"]
+            if action.startswith("s3:")
+        }
+        rights = {
+            (action, one) for grant in declared[role] for action in grant.actions for one in grant.resources
+        }
+        assert granted == rights, role
+
+
+def test_minio_s_policies_are_taken_out_of_those_of_aws() -> None:
+    """By the page's command, which looks at the first action of a statement."""
+    (command,) = [text for text in blocks(SELF_HOSTED, "sh") if "mc admin" in text]
+    assert f"for role in {' '.join(platform.ROLES)}; do" in command
+    assert 'select(.Action[0] | startswith("s3:"))' in command
+    assert "](estate-aws.md#rights-of-each-role)" in SELF_HOSTED.read_text()
+    for role, policy in policies(AWS).items():
+        for statement in policy["Statement"]:
+            services = {action.partition(":")[0] for action in statement["Action"]}
+            assert len(services) == 1, role
 
 
 def actions(policy: Any, service: str) -> set[str]:
