@@ -1,5 +1,5 @@
-"""AWS by ministack, on loopback, in memory: Glue, which refuses an update of a table's stale version, and what
-else a test names."""
+"""AWS by ministack, on loopback, in memory: Glue, which refuses an update of a table's stale version, and
+what else a test names."""
 
 from __future__ import annotations
 

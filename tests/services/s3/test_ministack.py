@@ -1,9 +1,9 @@
 """Roles of AWS's kind, assumed at ministack's STS: what is sent, what a session may, and that it is renewed.
 
 ministack checks who has a key, a role's trust policy and its policies, and the end of a session. It checks no
-signature, no session token, no web identity and no external id: of these the tests see that they are sent. MinIO
-checks the first three (test_logins.py); nothing here checks an external id as AWS does. Its shortest session is
-as long as the request says; Sluice's requests do not say it, so a proxy does.
+signature, no session token, no web identity and no external id: of these the tests see that they are sent.
+MinIO checks the first three (test_logins.py); nothing here checks an external id as AWS does. A session lasts
+as long as its request says; those of Sluice do not say it, so a proxy does.
 """
 
 from __future__ import annotations
@@ -107,12 +107,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Account]:
 
 
 @pytest.fixture
-def account(served: Account) -> Iterator[Account]:
+def account(served: Account) -> Account:
     for cached in (login, session._session):
         cached.cache_clear()
     served.asked.clear()
     served.seconds = 3600
-    yield served
+    return served
 
 
 def put(s3: S3, key: str) -> None:
