@@ -3,6 +3,7 @@ and a refusal is one line with its fix."""
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,6 +27,7 @@ from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
+from tests.support.catalog_proxy import CatalogProxy
 from tests.support.raising import raising
 from tests.support.s3_logins import KEY, USER, USER_SECRET, LoginMinio
 
@@ -154,6 +156,24 @@ def test_a_refused_login_is_one_line_with_its_fix(store: LoginMinio, case: str) 
     assert caught.value.code is ErrorCode.S3_LOGIN
     assert "\n" not in str(caught.value)
     assert "hidden" not in str(caught.value)
+
+
+def test_a_server_of_another_name_is_one_line_with_its_fix(store: LoginMinio) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*store.authority.issue("elsewhere", host="elsewhere.test"))
+    fix = "Fix: correct the host's name in endpoint or sts_endpoint"
+    with CatalogProxy(store.url, context=context) as elsewhere:
+        for s3 in (
+            replace(store.s3(USER, USER_SECRET), endpoint=elsewhere.url),
+            replace(store.of_role(), sts_endpoint=elsewhere.url),
+        ):
+            with (
+                raising(S3LoginRefused, "'127.0.0.1' doesn't match 'elsewhere.test'", fix) as caught,
+                asking("s3://warehouse"),
+            ):
+                connect(s3).list_objects_v2(Bucket=WAREHOUSE)
+            assert caught.value.code is ErrorCode.S3_LOGIN
+            assert "\n" not in str(caught.value)
 
 
 def test_an_sts_that_is_away_is_no_refusal(store: LoginMinio) -> None:

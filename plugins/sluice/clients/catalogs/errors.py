@@ -23,7 +23,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sluice.clients.catalogs.signing import is_login
 from sluice.clients.databases.errors import DatabaseError, diagnose, server_message
 from sluice.clients.s3.errors import DENIED, error_code
-from sluice.clients.tls.words import is_certificate_refused
+from sluice.clients.tls.words import is_certificate_refused, is_unverified
 from sluice.config.connection import MYSQL, POSTGRESQL
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
@@ -108,7 +108,7 @@ def asking(what: str) -> Iterator[None]:
 
 def _of_certificates(what: str, text: str) -> Refused | None:
     """A connection's error that is about the certificate of either side, by OpenSSL's words."""
-    if _UNVERIFIED.search(text):
+    if _UNVERIFIED.search(text) or is_unverified(text):
         return not_verified(what, text)
     return login_refused(what, text) if is_certificate_refused(text) else None
 

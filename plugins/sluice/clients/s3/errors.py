@@ -82,10 +82,11 @@ def is_unverified(error: BotoCoreError) -> bool:
 
 
 def unverified(error: BotoCoreError) -> str:
-    return (
-        f"the certificate is not trusted ({error}). Fix: write the path of its CA, a PEM file, as "
-        f"ca_location, {_IN}"
-    )
+    if words.is_other_host(str(error)):
+        fix = "correct the host's name in endpoint or sts_endpoint, or give the server a certificate of it,"
+    else:
+        fix = "write the path of its CA, a PEM file, as ca_location,"
+    return f"the certificate is not trusted ({error}). Fix: {fix} {_IN}"
 
 
 @contextmanager
