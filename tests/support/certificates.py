@@ -38,16 +38,17 @@ class Authority:
         file: str = "",
         passphrase: str = "",
         valid: timedelta = timedelta(days=1),
+        since: timedelta = timedelta(days=-2),
         host: str = "localhost",
     ) -> tuple[Path, Path]:
         """Files with a certificate for ``name`` and ``host``, and with its key; replaced if they are there.
-        ``valid``: until when, from now; ``host``: localhost is 127.0.0.1 too."""
+        ``since``, ``valid``: from and until when, from now; ``host``: localhost is 127.0.0.1 too."""
         key = ec.generate_private_key(ec.SECP256R1())
         hosts: list[x509.GeneralName] = [x509.DNSName(host)]
         if host == "localhost":
             hosts.append(x509.IPAddress(ipaddress.ip_address("127.0.0.1")))
         certificate = (
-            self._builder(_name(name), key.public_key(), valid)
+            self._builder(_name(name), key.public_key(), valid, since)
             .add_extension(x509.SubjectAlternativeName(hosts), critical=False)
             .sign(self._key, hashes.SHA256())
         )
@@ -69,7 +70,11 @@ class Authority:
         return first, second
 
     def _builder(
-        self, name: x509.Name, key: ec.EllipticCurvePublicKey, valid: timedelta
+        self,
+        name: x509.Name,
+        key: ec.EllipticCurvePublicKey,
+        valid: timedelta,
+        since: timedelta = timedelta(days=-2),
     ) -> x509.CertificateBuilder:
         now = datetime.now(UTC)
         return (
@@ -78,6 +83,6 @@ class Authority:
             .issuer_name(self._name)
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(now - timedelta(days=2))
+            .not_valid_before(now + since)
             .not_valid_after(now + valid)
         )

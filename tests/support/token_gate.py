@@ -36,6 +36,8 @@ class TokenGate:
     """Whether a token is no JWT, which says itself when it expires."""
     hangs: float = 0
     """For how many seconds a request for a token gets no answer."""
+    clock: float = 0
+    """How far the clock of the server of tokens is ahead of the catalog's, in seconds."""
     is_down: bool = False
     """Whether a request for a token is answered with 503."""
     granted: list[tuple[str, str, str]] = field(default_factory=list)
@@ -75,12 +77,13 @@ class TokenGate:
         return Answer(200, json.dumps(token).encode(), JSON)
 
     def _token(self, client: str) -> str:
-        end = time.time() + self.seconds
+        now = time.time() + self.clock
+        end = now + self.seconds
         if not self.is_opaque:
-            # A whole number: Java's client reads no other.
-            return jwt.encode(
-                {"sub": client, "exp": ceil(end), "jti": secrets.token_hex(8)}, self._key, algorithm="HS256"
-            )
+            # Whole numbers: Java's client reads no other.
+            times = {"nbf": int(now), "exp": ceil(end)}
+            claims = {"sub": client, "jti": secrets.token_hex(8), **times}
+            return jwt.encode(claims, self._key, algorithm="HS256")
         token = secrets.token_urlsafe(24)
         with self._guard:
             self._opaque[token] = client, end

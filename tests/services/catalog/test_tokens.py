@@ -9,7 +9,11 @@ import requests
 from pyiceberg.exceptions import OAuthError, ServiceUnavailableError
 
 from sluice.clients.catalogs import tokens
+from sluice.clients.catalogs.errors import LoginRefused, asking
+from sluice.clients.catalogs.pointers import opened
 from sluice.clients.catalogs.tokens import RETRY_SECONDS, RenewedToken
+from sluice.config.platform_sections.catalog import REST, Catalog
+from sluice.core.error_codes import ErrorCode
 from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy
 from tests.support.raising import raising
 from tests.support.token_gate import TOKENS, TokenGate
@@ -98,6 +102,28 @@ def test_a_refused_login_has_the_words_of_the_server(server: CatalogProxy) -> No
     with raising(OAuthError, "invalid_client", "another secret") as caught:
         token(server, "me:guessed")
     assert "guessed" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        (-3600, "Signature has expired"),
+        (3600, "The token is not yet valid (nbf)"),
+    ],
+)
+def test_a_token_of_a_clock_an_hour_off_is_one_line_with_the_words_of_the_catalog(
+    server: CatalogProxy, gate: TokenGate, clock: float, words: str
+) -> None:
+    """Also one that has expired: the catalog has no other words for it."""
+    gate.clock = clock
+    declared = Catalog(
+        REST, uri=server.url, credential="me:secret", oauth2_server_uri=f"{server.url}{TOKENS}"
+    )
+    with raising(LoginRefused, words, "Fix: correct the login") as caught, asking("table raw.t"):
+        opened(declared.pyiceberg())
+    assert caught.value.code is ErrorCode.CATALOG_LOGIN
+    assert "\n" not in str(caught.value)
+    assert gate.refused[0] == words
 
 
 def test_one_that_does_not_say_how_long_it_counts_is_kept(

@@ -126,6 +126,9 @@ def test_each_other_certificate_authority_and_host_is_told_in_one_line(
     ended, key = server.authority.issue(CERTIFIED, file="ended", valid=timedelta(hours=-3))
     given = {"sslcert": str(ended), "sslkey": str(key), "sslpassword": ""}
     refused(declared(server, **given), f"the certificate {ended} ended 3 h ago")
+    early, key = server.authority.issue(CERTIFIED, file="early", since=timedelta(hours=1, seconds=30))
+    given = {"sslcert": str(early), "sslkey": str(key), "sslpassword": ""}
+    refused(declared(server, **given), f"{early} is not valid for another 1 h, by the clock of this machine")
     refused(declared(server, sslkey=str(own_key), sslpassword=""), " cannot be used (")
     refused(declared(server, sslrootcert=str(other.ca)), "certificate verify failed")
     refused(declared(server, sslrootcert="/none.pem"), 'root certificate file "/none.pem" does not exist')

@@ -189,6 +189,10 @@ class Refused:
             self.broker.authority.issue("sluice-consumer", file="ended", valid=timedelta(hours=-1))
         )
 
+    def certificate_of_an_hour_later(self) -> Kafka:
+        hour = timedelta(hours=1, seconds=30)
+        return self._by(self.broker.authority.issue("sluice-consumer", file="early", since=hour))
+
     def wrong_passphrase(self) -> Kafka:
         return self.broker.by_certificate(ssl_key_password="wrong")
 
@@ -232,6 +236,10 @@ def late(*values: object) -> object:
             Refused.no_certificate, "Fix: give ssl_certificate_location a certificate that has not ended, of"
         ),
         late(Refused.ended_certificate, "ended 1 h ago. Fix: renew it, under the same name"),
+        late(
+            Refused.certificate_of_an_hour_later,
+            "is not valid for another 1 h, by the clock of this machine. Fix: set the clocks of this machine",
+        ),
         late(Refused.wrong_passphrase, "cannot be used ("),
         late(Refused.wrong_password, "Fix: correct the login, in [kafka] of the role's platform file"),
     ],

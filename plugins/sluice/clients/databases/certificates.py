@@ -10,7 +10,8 @@ from sqlalchemy import Engine, event
 from sqlalchemy.dialects import plugins
 from sqlalchemy.engine import URL, CreateEnginePlugin
 
-from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, check_valid
+from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, check_valid, early
+from sluice.clients.tls.words import is_certificate_refused
 from sluice.config.postgresql import CERTIFICATE_FIELDS, CERTIFICATE_KEY, CERTIFICATE_PLUGIN
 
 # PyMySQL's code for a connection that cannot be encrypted.
@@ -38,12 +39,20 @@ class CertificatePlugin(CreateEnginePlugin):
         connect = self._postgresql if engine.dialect.name == "postgresql" else self._mysql
         event.listen(engine, "do_connect", connect)
 
-    def _postgresql(self, dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> None:
+    def _postgresql(self, dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
         try:
             check_valid(self._found)
         except CertificateUnusable as error:
             raise dialect.loaded_dbapi.OperationalError(str(error)) from error
         parameters.update(self._taken(CERTIFICATE_FIELDS))
+        try:
+            return dialect.connect(*arguments, **parameters)
+        except dialect.loaded_dbapi.OperationalError as error:
+            text = " ".join(str(error).split())
+            if not is_certificate_refused(text) or not (not_yet := early(self._found.certificate)):
+                raise
+            # The class of the error goes by its cause, since a server's words are lost here.
+            raise type(error)(f"{text}; {not_yet}") from CertificateUnusable(not_yet)
 
     def _mysql(self, dialect: Any, record: Any, arguments: Any, parameters: dict[str, Any]) -> Any:
         failed, ssl = dialect.loaded_dbapi.OperationalError, parameters.get("ssl", {})

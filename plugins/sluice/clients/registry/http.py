@@ -17,7 +17,16 @@ import httpx
 
 from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, Tokens, TokenUnreachable
 from sluice.clients.tls import words
-from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, load, remark, state
+from sluice.clients.tls.certificates import (
+    EARLY_FIX,
+    RENEW_FIX,
+    CertificateUnusable,
+    ClientCertificate,
+    early,
+    ended,
+    load,
+    state,
+)
 from sluice.clients.tls.handshake import refusal
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.reading.urls import is_loopback
@@ -148,6 +157,9 @@ class Http:
                 reason = refusal(base, tls(self._registry)) or reason
             said = f"{url}: {type(error).__name__}: {reason}"
             if fix := _certificate_fix(reason):
+                own = self._registry.ssl_certificate_location
+                if own and words.is_certificate_refused(reason) and (not_yet := early(own)):
+                    raise RegistryLogin(f"{said}; {not_yet}. {EARLY_FIX}") from error
                 raise RegistryLogin(f"{said}. Fix: {fix}") from error
             raise RegistryUnreachable(said) from error
         finally:
@@ -294,8 +306,8 @@ def tls(registry: Registry) -> ssl.SSLContext:
             load(context, found)
         except CertificateUnusable as error:
             raise _unusable(f"ssl_certificate_location: {error}") from error
-        if ended := remark(found.certificate):
-            raise RegistryLogin(f"[registry]: {ended}. Fix: renew it, under the same name")
+        if said := ended(found.certificate):
+            raise RegistryLogin(f"[registry]: {said}. {RENEW_FIX}")
     return context
 
 

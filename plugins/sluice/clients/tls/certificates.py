@@ -11,6 +11,7 @@ import threading
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
+from math import inf
 from pathlib import Path
 from secrets import token_hex
 from typing import cast
@@ -24,6 +25,8 @@ log = logging.getLogger(__name__)
 KEYSTORE_SECONDS = 5.0
 # The name of key and certificate in the file: PostgreSQL's driver takes no other.
 ALIAS = b"user"
+RENEW_FIX = "Fix: renew it, under the same name"
+EARLY_FIX = "Fix: set the clocks of this machine, of the server and of the CA, or wait"
 State = tuple[tuple[int, int, int], ...]
 
 
@@ -71,8 +74,8 @@ def check(found: ClientCertificate) -> None:
 def check_valid(found: ClientCertificate) -> None:
     """As :func:`check`; also for a certificate that has ended, of which a server's words say little."""
     check(found)
-    if ended := remark(found.certificate):
-        raise CertificateUnusable(ended)
+    if said := ended(found.certificate):
+        raise CertificateUnusable(said)
 
 
 def load(context: ssl.SSLContext, found: ClientCertificate) -> None:
@@ -88,15 +91,40 @@ def load(context: ssl.SSLContext, found: ClientCertificate) -> None:
 
 
 def remark(certificate: str) -> str:
-    """Why a server refuses this certificate, as far as that says it; empty if it does not."""
+    """Why a server refuses this certificate, as far as that says it, and the fix; empty if it does not."""
+    if said := ended(certificate):
+        return f"{said}. {RENEW_FIX}"
+    said = early(certificate)
+    return f"{said}. {EARLY_FIX}" if said else ""
+
+
+def ended(certificate: str) -> str:
+    """How long ago the certificate ended, by this machine's clock; empty if it has not."""
+    seconds = -_seconds_to(certificate, "not_valid_after_utc")
+    return f"the certificate {certificate} ended {age(seconds)} ago" if seconds >= 0 else ""
+
+
+def early(certificate: str) -> str:
+    """In what time the certificate begins to count, by this machine's clock; empty if it does. No reason to
+    keep it from a server, whose clock may be another: only a remark about its refusal."""
+    seconds = _seconds_to(certificate, "not_valid_before_utc")
+    if not 0 < seconds < inf:
+        return ""
+    return (
+        f"the certificate {certificate} is not valid for another {age(seconds)}, by the clock of this machine"
+    )
+
+
+def _seconds_to(certificate: str, name: str) -> float:
+    """Seconds until this time of a certificate; infinity if it cannot be read."""
     from cryptography.x509 import load_pem_x509_certificate
 
     try:
-        ends = load_pem_x509_certificate(Path(certificate).read_bytes()).not_valid_after_utc
+        found = load_pem_x509_certificate(Path(certificate).read_bytes())
     except (OSError, ValueError):
-        return ""
-    seconds = (datetime.now(UTC) - ends).total_seconds()
-    return "" if seconds < 0 else f"the certificate {certificate} ended {age(seconds)} ago"
+        return inf
+    at: datetime = getattr(found, name)
+    return (at - datetime.now(UTC)).total_seconds()
 
 
 @cache

@@ -344,6 +344,10 @@ def test_a_certificate_of_another_authority_or_one_that_has_ended_is_one_line(tm
         for issued, words in (
             (other.issue("sluice"), "Fix: give ssl_certificate_location of [registry]"),
             (authority.issue("ended", valid=timedelta(hours=-2)), "ended.crt ended 2 h ago. Fix: renew it"),
+            (
+                authority.issue("early", since=timedelta(hours=1, seconds=30)),
+                "early.crt is not valid for another 1 h, by the clock of this machine. Fix: set the clocks",
+            ),
         ):
             certificate, key = map(str, issued)
             files: dict[str, Any] = {"ssl_certificate_location": certificate, "ssl_key_location": key}

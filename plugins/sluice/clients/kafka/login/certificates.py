@@ -86,8 +86,7 @@ def _unusable(key: str, names: str, error: OSError) -> LoginRefused:
 def remark(kafka: Kafka) -> str:
     """Why brokers refuse this login's certificate, as far as that says it; empty if it does not."""
     certificate = kafka.ssl_certificate_location
-    ended = tls.remark(certificate) if certificate else ""
-    return f"{ended}. Fix: renew it, under the same name" if ended else ""
+    return tls.remark(certificate) if certificate else ""
 
 
 def client_certificate(kafka: Kafka) -> ClientCertificate:
