@@ -60,10 +60,11 @@ class Account:
     seconds: int = 3600
     """How long a session counts."""
 
-    def client(self, service: str, **keys: str) -> Any:
+    def client(self, service: str, access_key: str | None = "test", secret_key: str | None = "test") -> Any:
         """boto3's; without keys those of the account's root user."""
-        root = {"aws_access_key_id": "test", "aws_secret_access_key": "test"}
-        return boto3.client(service, endpoint_url=self.url, region_name="us-east-1", **(keys or root))
+        made: Any = boto3.client
+        keys = {"aws_access_key_id": access_key, "aws_secret_access_key": secret_key}
+        return made(service, endpoint_url=self.url, region_name="us-east-1", **keys)
 
     def make(self) -> None:
         self.client("s3").create_bucket(Bucket=WAREHOUSE)
@@ -143,7 +144,7 @@ def test_a_role_is_assumed_with_the_declared_names(
     keys = login(s3).get_frozen_credentials()
     assert keys.access_key != account.access_key
     assert keys.token
-    sts = account.client("sts", aws_access_key_id=keys.access_key, aws_secret_access_key=keys.secret_key)
+    sts = account.client("sts", keys.access_key, keys.secret_key)
     assert sts.get_caller_identity()["Arn"].endswith(f"assumed-role/writer/{sent['RoleSessionName']}")
 
 
@@ -157,11 +158,11 @@ def test_a_session_of_seconds_is_renewed_under_a_client_that_stays(account: Acco
             client.put_object(Bucket=WAREHOUSE, Key=f"renewed/{written}", Body=b"x")
         written += 1
         time.sleep(0.2)
-    assert 4 <= len(account.asked) <= 12, "each session was used for a part of its time"
+    assert 3 <= len(account.asked) <= 12, "each session was used for a part of its time"
     listed = account.client("s3").list_objects_v2(Bucket=WAREHOUSE, Prefix="renewed/")
     assert listed["KeyCount"] == written
     # Without that it would have ended.
-    ended = account.client("s3", aws_access_key_id=first.access_key, aws_secret_access_key=first.secret_key)
+    ended = account.client("s3", first.access_key, first.secret_key)
     with pytest.raises(ClientError, match="ExpiredToken"):
         ended.put_object(Bucket=WAREHOUSE, Key="ended", Body=b"x")
 

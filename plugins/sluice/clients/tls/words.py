@@ -1,4 +1,4 @@
-"""What OpenSSL and urllib3 say of a connection's certificates: of the server's, and a server's of the client's."""
+"""What OpenSSL and urllib3 say of a connection's certificates: of the server's, and of the client's."""
 
 from __future__ import annotations
 
