@@ -37,6 +37,9 @@ USER = f"arn:aws:iam::{ACCOUNT}:user/lake"
 # A role's name -> whether the user is trusted, and what a session may do in the bucket.
 ROLES = {"writer": (True, "s3:*Object"), "reader": (True, "s3:GetObject"), "of-others": (False, "s3:*")}
 SESSION_SECONDS = 3
+Keys = tuple[str | None, str | None]
+# Those of the account's root user, who may do all.
+ROOT: Keys = ("test", "test")
 
 
 def document(**statement: Any) -> str:
@@ -60,11 +63,11 @@ class Account:
     seconds: int = 3600
     """How long a session counts."""
 
-    def client(self, service: str, access_key: str | None = "test", secret_key: str | None = "test") -> Any:
-        """boto3's; without keys those of the account's root user."""
+    def client(self, service: str, keys: Keys = ROOT) -> Any:
+        """boto3's, with an access key and its secret."""
         made: Any = boto3.client
-        keys = {"aws_access_key_id": access_key, "aws_secret_access_key": secret_key}
-        return made(service, endpoint_url=self.url, region_name="us-east-1", **keys)
+        login = {"aws_access_key_id": keys[0], "aws_secret_access_key": keys[1]}
+        return made(service, endpoint_url=self.url, region_name="us-east-1", **login)
 
     def make(self) -> None:
         self.client("s3").create_bucket(Bucket=WAREHOUSE)
@@ -144,7 +147,7 @@ def test_a_role_is_assumed_with_the_declared_names(
     keys = login(s3).get_frozen_credentials()
     assert keys.access_key != account.access_key
     assert keys.token
-    sts = account.client("sts", keys.access_key, keys.secret_key)
+    sts = account.client("sts", (keys.access_key, keys.secret_key))
     assert sts.get_caller_identity()["Arn"].endswith(f"assumed-role/writer/{sent['RoleSessionName']}")
 
 
@@ -162,7 +165,7 @@ def test_a_session_of_seconds_is_renewed_under_a_client_that_stays(account: Acco
     listed = account.client("s3").list_objects_v2(Bucket=WAREHOUSE, Prefix="renewed/")
     assert listed["KeyCount"] == written
     # Without that it would have ended.
-    ended = account.client("s3", first.access_key, first.secret_key)
+    ended = account.client("s3", (first.access_key, first.secret_key))
     with pytest.raises(ClientError, match="ExpiredToken"):
         ended.put_object(Bucket=WAREHOUSE, Key="ended", Body=b"x")
 
