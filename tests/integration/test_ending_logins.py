@@ -84,7 +84,8 @@ def test_a_load_beside_traffic_outlasts_several_tokens_and_sessions(rig: Rig, lo
     finally:
         assert traffic.stop() == 0, traffic.failures
     assert (run.state, set(run.tasks.values())) == ("success", {"success"})
-    assert {task: rig.attempts(run.run_id, task) for task in run.tasks} == dict.fromkeys(run.tasks, 1)
+    repeated = [task for task in run.tasks if rig.attempts(run.run_id, task) > 1]
+    assert not repeated, "\n".join(run.log(task)[-4000:] for task in repeated)
     proof = run.xcom("validate")
     counts = {"status": "passed", "source_rows": ROWS, "published": ROWS}
     assert {name: proof[name] for name in counts} == counts
