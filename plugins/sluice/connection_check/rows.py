@@ -30,9 +30,16 @@ class Span:
 
     begins: float
     ends: float
+    whose: str = ""
+    """Name of a certificate behind the first of a chain; empty: the first."""
 
     def is_about_to_end(self, now: float) -> bool:
         return self.ends - now < min(SOON_SECONDS, (self.ends - self.begins) * SOON_SHARE)
+
+
+def is_valid(span: Span, now: float) -> bool:
+    """Whether it has begun, as far as clocks differ, and has not ended."""
+    return span.begins - CLOCK_SECONDS <= now < span.ends
 
 
 @dataclass(frozen=True)
@@ -76,12 +83,14 @@ class Row:
     """Kind and name, no secret: `SCRAM-SHA-512 sluice-consumer`."""
     tls: str = ""
     """Version of the connection, as `TLSv1.3`; PLAIN_TEXT; empty: not known."""
-    certificate: Span | None = None
-    """The server's; None: it has none, or did not show it."""
-    own: Span | None = None
-    """The client's certificate of the login; None without one."""
+    certificate: tuple[Span, ...] = ()
+    """The server's, and those that it is trusted by; empty: it has none, or did not show it."""
+    own: tuple[Span, ...] = ()
+    """The client's certificate of the login, and those of its file that it is signed by; empty without
+    one."""
     authority: Span | None = None
-    """The declared CA's that lasts longest; None: the system's."""
+    """The declared CA's that the server is trusted by; that of its file which ends last, where the server did
+    not show which; None: the system's."""
     token: Span | None = None
     """The token of the login; None without one, or if it does not say."""
     is_renewed: bool = False
@@ -103,15 +112,15 @@ class Row:
 def judge(row: Row, now: float) -> None:
     """Add the problems that follow from what was found; ``now``: this machine's time."""
     section = row.end.split()[0]
+    token = [row.token] if row.token and not row.is_renewed else []
     renewing = (
         (row.certificate, "the server's certificate", "renew it there"),
         (row.own, "this role's own certificate", "renew it, under the same name"),
-        (row.authority, "the declared CA's certificate", "put the newer one into the same file"),
-        (None if row.is_renewed else row.token, "the token", f"write a newer one into [{section}]"),
+        ([row.authority], "the declared CA's certificate", "put the newer one into the same file"),
+        (token, "the token", f"write a newer one into [{section}]"),
     )
-    for span, name, fix in renewing:
-        if span is None:
-            continue
+    for span, first, fix in ((span, name, fix) for found, name, fix in renewing for span in found if span):
+        name = f"the certificate of {span.whose} behind {first}" if _is_behind(span, row) else first
         if span.ends <= now:
             row.problems.append(f"{name} ended {age(now - span.ends)} ago, {iso(span.ends)}. Fix: {fix}")
         elif span.begins - CLOCK_SECONDS > now:
@@ -138,6 +147,11 @@ def judge(row: Row, now: float) -> None:
         )
 
 
+def _is_behind(span: Span, row: Row) -> bool:
+    """Whether it is one behind the first of a chain; the declared CA's is told by itself."""
+    return bool(span.whose) and span is not row.authority
+
+
 def failures(rows: Iterable[Row]) -> list[str]:
     """Each problem as a line of its own that says of which end it is."""
     return [f"{row.where}: {problem}" for row in rows for problem in row.problems]
@@ -160,17 +174,20 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
         row.address,
         row.login,
         row.tls or UNKNOWN,
-        *(_left(span, now) for span in (row.certificate, row.own, row.token)),
+        *(_left(spans, now) for spans in (row.certificate, row.own, [row.token] if row.token else ())),
         _clock(row.clock),
         str(row.rights),
         "FAILED" if row.problems else "ok",
     )
 
 
-def _left(span: Span | None, now: float) -> str:
+def _left(spans: Sequence[Span], now: float) -> str:
+    """Until the first end, and whose it is, unless it is that of the first."""
+    span = _first(spans)
     if span is None:
         return UNKNOWN
-    return "ended" if span.ends <= now else age(span.ends - now)
+    left = "ended" if span.ends <= now else age(span.ends - now)
+    return f"{left} ({span.whose})" if span.whose else left
 
 
 def _clock(seconds: float | None) -> str:
@@ -190,8 +207,10 @@ def documents(rows: Iterable[Row]) -> list[Document]:
             "address": row.address,
             "login": row.login,
             "tls": row.tls or None,
-            "certificate_ends": _end(row.certificate),
-            "own_certificate_ends": _end(row.own),
+            "certificate_ends": _end(_first(row.certificate)),
+            "certificate_of": _whose(row.certificate),
+            "own_certificate_ends": _end(_first(row.own)),
+            "own_certificate_of": _whose(row.own),
             "authority_ends": _end(row.authority),
             "token_ends": _end(row.token),
             "clock_seconds": row.clock,
@@ -204,6 +223,17 @@ def documents(rows: Iterable[Row]) -> list[Document]:
         }
         for row in rows
     ]
+
+
+def _first(spans: Sequence[Span]) -> Span | None:
+    """The one that ends first."""
+    return min(spans, key=lambda one: one.ends, default=None)
+
+
+def _whose(spans: Sequence[Span]) -> str | None:
+    """The name of the one that ends first, if it is behind the first of the chain."""
+    found = _first(spans)
+    return (found.whose or None) if found else None
 
 
 def _end(span: Span | None) -> str | None:

@@ -25,6 +25,10 @@ YEAR = 365 * DAY
 
 
 def row(**found: Any) -> Row:
+    """``certificate`` and ``own``: of a chain of one, if it is no chain."""
+    for name in ("certificate", "own"):
+        if isinstance(found.get(name), Span):
+            found[name] = (found[name],)
     made = Row("consumer", "kafka broker", "broker:9093", "SCRAM-SHA-512 sluice-consumer", **found)
     judge(made, NOW)
     return made
@@ -65,6 +69,15 @@ def test_a_certificate_of_some_days_or_hours_is_told_of_when_a_third_is_left() -
 def test_what_has_ended_is_named(name: str, words: str) -> None:
     line = problem(**{name: ending(-3600)})
     assert f"{words} ended 1 h ago, 2027-01-15T07:00:00+00:00. Fix: " in line
+
+
+def test_each_certificate_of_a_chain_counts_by_its_own_time() -> None:
+    """One of a day, which may end in nine hours, before one of a year, which may not end in five days."""
+    chain = (ending(9 * 3600, DAY), Span(NOW - YEAR, NOW + 5 * DAY, "the one between"))
+    line = problem(certificate=chain)
+    assert "the certificate of the one between behind the server's certificate ends in 5 d" in line
+    seen = row(certificate=chain[::-1])
+    assert "9 h" in table([seen], NOW)
 
 
 def test_a_token_that_is_fetched_again_may_end() -> None:

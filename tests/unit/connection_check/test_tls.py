@@ -39,9 +39,9 @@ def test_the_ends_of_files(tmp_path: Path) -> None:
     certificate, key = authority.issue("consumer", valid=timedelta(hours=20))
     row = Row("consumer", "kafka", "there")
     read_files(row, Tls(str(authority.ca), str(certificate), str(key)))
-    assert row.own is not None
+    (own,) = row.own
     assert row.authority is not None
-    assert row.own.ends == pytest.approx(time.time() + 20 * 3600, abs=60)
+    assert own.ends == pytest.approx(time.time() + 20 * 3600, abs=60)
     judge(row, time.time())
     # It had two days and 20 hours.
     assert "own certificate ends in " in row.problems[0]
@@ -77,7 +77,7 @@ def test_the_files_of_an_encrypted_address_are_read_though_it_does_not_answer(
     for address, is_read in (("https://127.0.0.1:1", True), ("http://127.0.0.1:1", False)):
         row = Row("consumer", "lake.catalog rest", address)
         look_at(row, address, Tls(str(authority.ca), str(certificate), str(key)))
-        assert (row.own is not None, row.authority is not None) == (is_read, is_read)
+        assert (bool(row.own), row.authority is not None) == (is_read, is_read)
 
 
 def test_a_token_endpoint_that_is_away_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

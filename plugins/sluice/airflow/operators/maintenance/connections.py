@@ -126,6 +126,8 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
     """TLS and login, as the notifier's; nothing is sent. Raises ClientError."""
     from airflow.providers.smtp.hooks.smtp import SmtpHook
 
+    from sluice.connection_check.probing.certificates import note
+
     class Hook(SmtpHook):
         # No question to Airflow from this thread.
         def get_connection(self, conn_id: str) -> Any:  # type: ignore[override]
@@ -136,7 +138,7 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
     try:
         with hook.get_conn():
             client: Any = hook._smtp_client
-            _note_tls(rows[0], client.sock)
+            note(rows[0], client.sock)
             client.noop()
     except ssl.SSLCertVerificationError as error:
         raise Refused(
@@ -148,15 +150,3 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
         raise Refused(f"{where} refuses the login: {said}. Fix: correct the connection's login") from error
     except (OSError, smtplib.SMTPException) as error:
         raise Unreachable(f"{where} does not answer: {error}. Fix: start it, or correct its host") from error
-
-
-def _note_tls(row: Row, opened: Any) -> None:
-    from sluice.connection_check.probing.tls import span_of
-    from sluice.connection_check.rows import PLAIN_TEXT
-
-    if not isinstance(opened, ssl.SSLSocket):
-        row.tls = PLAIN_TEXT
-        return
-    row.tls = opened.version() or ""
-    if shown := opened.getpeercert(binary_form=True):
-        row.certificate = span_of(shown)
