@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from urllib.request import getproxies
 
 from sluice.config.platform import DIRECTORY_VARIABLE, ROLES, Platform
 from sluice.config.reading.toml import ConfigError, secrets
+from sluice.config.reading.values import secrets_in
 from sluice.connection_check.needs import Needs
 from sluice.connection_check.probing.ends import ends_of
 from sluice.connection_check.rows import Row
@@ -44,6 +46,8 @@ def check(
             ends += ends_of(platform, needs)
         except ConfigError as error:
             ends.append(End(Row(role, "platform file", f"{role}.toml", problems=[str(error)]), _nothing))
+    # Some clients name the proxy that they go through.
+    hidden += [one for address in getproxies().values() for one in secrets_in(address)]
     return look([*ends, *further], say, secrets=hidden)
 
 

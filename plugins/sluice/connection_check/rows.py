@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from sluice.config.reading.values import shown_address
 from sluice.core.json_record import Document
 from sluice.core.messages import UNKNOWN, age, aligned, counted, iso, summarize
 
@@ -78,7 +80,7 @@ class Row:
     end: str
     """Its kind, as `kafka`; a section of the platform file begins with it."""
     address: str
-    """As declared, without a login."""
+    """Where it is, as :func:`sluice.config.reading.values.shown_address` has it, whatever is assigned."""
     login: str = "none"
     """Kind and name, no secret: `SCRAM-SHA-512 sluice-consumer`."""
     tls: str = ""
@@ -103,6 +105,10 @@ class Row:
     """Each a line with its fix; any of them fails the check."""
     remarks: list[str] = field(default_factory=list)
     """Each a line; none of them fails it."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # No place that makes a row, or corrects its address, has to think of a login in it.
+        super().__setattr__(name, shown_address(value) if name == "address" else value)
 
     @property
     def where(self) -> str:

@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import jwt
 import pytest
 
@@ -81,7 +82,26 @@ def test_the_files_of_an_encrypted_address_are_read_though_it_does_not_answer(
 
 
 def test_a_token_endpoint_that_is_away_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "clock_of", lambda *_: None)
+    monkeypatch.setattr(web, "clock_of", lambda *_: False)
     rows = [Row("consumer", "registry", "https://registry"), Row("consumer", "registry token endpoint", "u")]
     ask_address("http://127.0.0.1:1", Tls(), rows[-1:])
     assert [len(row.problems) for row in rows] == [0, 1]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_is_asked_for_its_clock_gets_no_login(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def head(url: str, **_: object) -> httpx.Response:
+        asked.append(url)
+        raise httpx.ReadTimeout("")
+
+    monkeypatch.setattr(web.httpx, "head", head)
+    monkeypatch.setattr(web.handshakes, "look", lambda *_: True)
+    row = Row("producer", "feeds x", "there")
+    ask_address(f"{scheme}://u:word@127.0.0.1:1/x?token=abc", Tls(), [row])
+    assert asked == [f"{scheme}://127.0.0.1:1/"]
+    # It is one that does not answer, encrypted or not.
+    assert len(row.problems) == 1

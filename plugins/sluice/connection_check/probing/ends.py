@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from sluice.clients.s3.requests import split_prefix
 from sluice.config.platform_sections.catalog import GLUE, SQL
+from sluice.config.reading.toml import secrets
 from sluice.connection_check.needs import Needs
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rights.kafka import is_operators
@@ -157,10 +158,15 @@ def database_ends(tables: Mapping[str, Sequence[str]], open_database: Callable[[
     ConfigError for one that cannot be read, which is that end's problem."""
     from sluice.connection_check.probing.sql import ask_results
 
-    def ask(name: str, rows: list[Row]) -> None:
+    def ask(name: str, hidden: list[str], rows: list[Row]) -> None:
         database = open_database(name)
+        hidden += secrets(database)
         rows[0].address = f"{database.host}:{database.port}/{database.database}"
         rows[0].login = f"user {database.username}"
         ask_results(database, tables[name], rows)
 
-    return [End(Row(RESULTS_ROLE, "connection", name, ""), partial(ask, name)) for name in tables]
+    found = []
+    for name in tables:
+        hidden: list[str] = []
+        found.append(End(Row(RESULTS_ROLE, "connection", name, ""), partial(ask, name, hidden), hidden))
+    return found

@@ -105,7 +105,8 @@ def mail_ends(names: list[str]) -> list[End]:
         row = Row("airflow", "smtp", name)
         connection = _mail_connection(row)
         kind = str(rule.values.get("auth_type", "basic"))
-        found.append(End(row, partial(_ask_mail, connection, kind) if connection else lambda _: None))
+        ask = partial(_ask_mail, connection, kind) if connection else lambda _: None
+        found.append(End(row, ask, [connection.password or ""] if connection else []))
     return found
 
 
