@@ -25,6 +25,7 @@ from local.runtime.supervisord import render
 from local.services import postgres
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator, mail_ends
 from sluice.catalog_check.trial import SCHEMA
+from sluice.cli import app
 from sluice.cli.app import run
 from sluice.clients.lake.catalog import Lake
 from sluice.config.connection import POSTGRESQL, Database
@@ -225,6 +226,8 @@ def test_the_task_and_the_command_look_at_all_of_it(
     written = roles.documents(stack.home, stack.context.network, stack.secrets)
     roles.write(stack.home.platform, written)
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(services.stack.home.platform))
+    # local/run sets it: the command would be the checkout's, of another stack.
+    monkeypatch.delenv(app.VARIABLE, raising=False)
     monkeypatch.delenv("AIRFLOW_CONN_SLUICE_RESULTS", raising=False)
     with pytest.raises(AirflowFailException) as caught:
         CheckConnectionsOperator(task_id="check_connections").execute(cast("Any", {}))

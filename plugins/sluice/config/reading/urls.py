@@ -19,8 +19,8 @@ def check_url(url: str, where: str) -> None:
     """Raises ConfigError, with ``where`` naming the key."""
     if not _is_url(url):
         raise ConfigError(
-            f"{where} {shown(shown_address(url))}. Fix: write it with http:// or https://, a host and a port, "
-            "in ASCII"
+            f"{where} {shown(shown_address(url))}. Fix: write it with http:// or https://, a host and a "
+            "port, in ASCII"
         )
 
 
