@@ -1,7 +1,7 @@
 """S3: each right asked by a request that changes nothing.
 
 A read names a key or a version that does not exist; a write has a condition that cannot hold (``If-Match``
-with the ETag of nothing), as has a delete; an upload that is listed or ended does not exist. S3 checks the
+with the ETag of nothing), as has a delete (``If-Match`` with any object, where there is none); an upload that is listed or ended does not exist. S3 checks the
 right first: it answers 403 without it, and 404 or 412 with it. What is not there is told only to who may list
 the bucket, so without that right reading is not asked.
 """
@@ -215,5 +215,6 @@ class _Asking:
             PUT: lambda: client.put_object(**place, Body=b"-", IfMatch=_NO_ETAG),
             ABORT: lambda: client.abort_multipart_upload(**place, UploadId=NAME),
             PARTS: lambda: client.list_parts(**place, UploadId=NAME),
-            DELETE: lambda: client.delete_object(**place, IfMatch=_NO_ETAG),
+            # With an ETag it would take the right to read, too (AWS).
+            DELETE: lambda: client.delete_object(**place, IfMatch="*"),
         }
