@@ -113,7 +113,7 @@ def test_what_is_asked_of_glue_is_given_by_the_page(role: str) -> None:
                 for found, resource in written
             )
             code = "EntityNotFoundException" if allowed else "AccessDeniedException"
-            headers = {"ResponseMetadata": {"HTTPHeaders": {}}}
+            headers: dict[str, Any] = {"ResponseMetadata": {"HTTPHeaders": {}}}
             raise ClientError(cast("Any", {"Error": {"Code": code}, **headers}), action)
 
         return asked

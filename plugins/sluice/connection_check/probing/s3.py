@@ -1,9 +1,9 @@
 """S3: each right asked by a request that changes nothing.
 
 A read names a key or a version that does not exist; a write has a condition that cannot hold (``If-Match``
-with the ETag of nothing), as has a delete (``If-Match`` with any object, where there is none); an upload that is listed or ended does not exist. S3 checks the
-right first: it answers 403 without it, and 404 or 412 with it. What is not there is told only to who may list
-the bucket, so without that right reading is not asked.
+with the ETag of nothing), as has a delete (``If-Match`` with any object, where there is none); an upload that
+is listed or ended does not exist. S3 checks the right first: it answers 403 without it, and 404 or 412 with
+it. What is not there is told only to who may list the bucket, so without that right reading is not asked.
 """
 
 from __future__ import annotations
