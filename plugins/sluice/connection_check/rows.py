@@ -101,6 +101,8 @@ class Row:
     """Seconds that the server's clock is ahead of this machine's; None: it does not say."""
     rights: Rights = field(default_factory=Rights)
     """Those that were asked."""
+    not_looked_at: str = ""
+    """Why nothing was asked, with what to do: it is another role's; empty: it was asked."""
     problems: list[str] = field(default_factory=list)
     """Each a line with its fix; any of them fails the check."""
     remarks: list[str] = field(default_factory=list)
@@ -113,6 +115,11 @@ class Row:
     @property
     def where(self) -> str:
         return f"{self.role} {self.end} {self.address}".strip()
+
+    @property
+    def state(self) -> str:
+        """Nothing is well that was not looked at."""
+        return "FAILED" if self.problems else "not looked at" if self.not_looked_at else "ok"
 
 
 def judge(row: Row, now: float) -> None:
@@ -168,6 +175,25 @@ def remarks(rows: Iterable[Row]) -> list[str]:
     return [f"{row.where}: {remark}" for row in rows for remark in row.remarks]
 
 
+def not_looked_at(rows: Iterable[Row]) -> list[str]:
+    """As :func:`failures`, of what was not looked at."""
+    return [f"{row.where} not looked at: {row.not_looked_at}" for row in rows if row.not_looked_at]
+
+
+def outcome(rows: Sequence[Row]) -> str:
+    """How many of those that were looked at failed, or that they are as needed."""
+    looked = [row for row in rows if not row.not_looked_at]
+    failed = sum(1 for row in looked if row.problems)
+    return f"{failed} of {len(looked)} ends failed" if failed else f"all {len(looked)} ends are as needed"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The outcome in one line, with the roles that were not looked at."""
+    text = outcome(rows)
+    roles = dict.fromkeys(row.role for row in rows if row.not_looked_at)
+    return f"{text}; not looked at: {', '.join(roles)}" if roles else text
+
+
 def table(rows: Sequence[Row], now: float) -> str:
     """All rows in aligned columns."""
     return aligned(HEAD, [_cells(row, now) for row in rows]).lstrip("\n")
@@ -183,7 +209,7 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
         *(_left(spans, now) for spans in (row.certificate, row.own, [row.token] if row.token else ())),
         _clock(row.clock),
         str(row.rights),
-        "FAILED" if row.problems else "ok",
+        row.state,
     )
 
 
@@ -223,7 +249,8 @@ def documents(rows: Iterable[Row]) -> list[Document]:
             "rights_asked": row.rights.asked,
             "rights_missing": list(row.rights.missing),
             "rights_too_many": list(row.rights.excess),
-            "is_ok": not row.problems,
+            "is_ok": row.state == "ok",
+            "not_looked_at": row.not_looked_at or None,
             "problems": row.problems,
             "remarks": row.remarks,
         }

@@ -55,6 +55,7 @@ def look(
         judge(row, clock())
         row.problems = [_without(text, hidden) for text in row.problems]
         row.remarks = [_without(text, hidden) for text in row.remarks]
+        row.not_looked_at = _without(row.not_looked_at, hidden)
     return rows
 
 

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
     from sluice.connection_check.rows import Row
     from sluice.connection_check.run import End
 
+# The role of Airflow's tasks.
+OWN_ROLE = "airflow"
+
 
 class CheckConnectionsOperator(BaseOperator):
     """Look at every end that the platform files of this machine name, and at Airflow's own connections."""
@@ -50,10 +53,10 @@ class CheckConnectionsOperator(BaseOperator):
 
     def _check(self) -> dict[str, int]:
         # What each DAG file would import else, at each parsing.
-        from sluice.connection_check.check import check, not_here, roles_here
+        from sluice.connection_check.check import check, elsewhere, roles_here
         from sluice.connection_check.needs import needs
         from sluice.connection_check.probing.ends import database_ends
-        from sluice.connection_check.rows import failures, remarks, table
+        from sluice.connection_check.rows import failures, not_looked_at, outcome, remarks, table
 
         declared = streams.load_valid()
         needed, roles = needs(declared.specs), roles_here()
@@ -61,20 +64,28 @@ class CheckConnectionsOperator(BaseOperator):
         databases = {name: _read(name) for name in needed.tables or {}}
         further = database_ends(needed.tables or {}, lambda name: databases[name]())
         further += mail_ends(list(streams.names()))
-        rows = check(roles, PlatformHook().load, needed, further, lambda text: self.log.info("%s", text))
+        rows = check(
+            roles,
+            PlatformHook().load,
+            needed,
+            further,
+            lambda text: self.log.info("%s", text),
+            own=(OWN_ROLE,),
+        )
+        rows += elsewhere(roles)
         self.log.info("%s", f"\n{table(rows, time.time())}")
         told = remarks(rows) + [f"stream not looked at: {reason}" for reason in declared.reasons]
-        for line in [*told, *filter(None, [not_here(roles)])]:
+        for line in told:
             self.log.info("remark: %s", line)
+        missed = not_looked_at(rows)
+        for line in missed:
+            self.log.warning("%s", line)
         problems = failures(rows)
         for line in problems:
             self.log.error("%s", line)
         if problems:
-            count = sum(1 for row in rows if row.problems)
-            raise failed(
-                ErrorCode.CONNECTION_FINDING, f"{count} of {len(rows)} ends failed: {summarize(problems)}"
-            )
-        return {"ends": len(rows), "remarks": len(told)}
+            raise failed(ErrorCode.CONNECTION_FINDING, f"{outcome(rows)}: {summarize(problems)}")
+        return {"ends": len(rows) - len(missed), "remarks": len(told), "not_looked_at": len(missed)}
 
 
 def _read(name: str) -> Callable[[], Database]:
