@@ -22,7 +22,7 @@ SOON_SECONDS, SOON_SHARE = 14 * 86400.0, 1 / 3
 CLOCK_SECONDS = 60.0
 # S3 and web servers say the time to the second only.
 CLOCK_STEP_SECONDS = 2.0
-PLAIN_TEXT = "plain text"
+PLAIN_TEXT, UNVERIFIED = "plain text", ", not verified"
 HEAD = ("role", "end", "address", "login", "TLS", "certificate", "own", "token", "clock", "rights", "state")
 
 
@@ -84,7 +84,8 @@ class Row:
     login: str = "none"
     """Kind and name, no secret: `SCRAM-SHA-512 sluice-consumer`."""
     tls: str = ""
-    """Version of the connection, as `TLSv1.3`; PLAIN_TEXT; empty: not known."""
+    """Version of the connection, as `TLSv1.3`, with UNVERIFIED if anyone could answer; PLAIN_TEXT; empty: not
+    known."""
     certificate: tuple[Span, ...] = ()
     """The server's, and those that it is trusted by; empty: it has none, or did not show it."""
     own: tuple[Span, ...] = ()
@@ -143,6 +144,11 @@ def judge(row: Row, now: float) -> None:
             )
         elif span.is_about_to_end(now):
             row.problems.append(f"{name} ends in {age(span.ends - now)}, {iso(span.ends)}. Fix: {fix}")
+    if row.tls.endswith(UNVERIFIED) and not row.problems:
+        row.remarks.append(
+            "encrypted, and anyone between could answer in its place: its certificate is not verified, by "
+            "declaration. Fix: declare its CA, and that it is verified (sslmode verify-full)"
+        )
     if row.clock is not None and abs(row.clock) > CLOCK_SECONDS:
         side = "behind" if row.clock > 0 else "ahead of"
         row.problems.append(

@@ -88,8 +88,9 @@ class _Look(threading.Thread):
                 self.end.ask(self._rows)
             except (ClientError, ConfigError) as error:
                 found.problems.append(str(error))
-            except Exception as error:
-                # Whatever a client raises, the other ends are shown. Its text may be long, or of others.
+            except BaseException as error:
+                # Also what is no Exception, as a panic of Rust: its end would be well. The other ends are
+                # shown, whatever it is. Its text may be long, or of others.
                 found.problems.append(f"not looked at: {type(error).__name__}: {quoted(str(error), 300)}")
 
     def rows(self, seconds: float) -> list[Row]:

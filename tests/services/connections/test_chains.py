@@ -125,6 +125,7 @@ def test_a_server_that_is_not_verified_shows_what_it_sends(tmp_path: Path, root:
     with served(*middle.issue("server", valid=LONG), middle.ca) as port:
         row, is_trusted = seen(port, tmp_path / "root" / "ca.pem", is_verified=False)
     assert is_trusted
+    assert row.tls == "TLSv1.3, not verified"
     assert [line for line in row.problems if "the one between" in line]
 
 

@@ -99,6 +99,12 @@ def test_a_clock_an_hour_off_is_one_line_with_the_fix(seconds: float, side: str)
     assert not row(clock=seconds / 100).problems
 
 
+def test_a_connection_that_is_not_verified_is_said() -> None:
+    seen = row(tls="TLSv1.3, not verified")
+    assert "Fix: declare its CA" in remarks([seen])[0]
+    assert not row(tls="TLSv1.3").remarks
+
+
 def test_a_missing_right_fails_and_one_too_many_is_a_remark() -> None:
     found = compared([("READ on topic t", True, False), ("WRITE on topic t", False, True)])
     assert found == Rights(("READ on topic t",), ("WRITE on topic t",), 2)

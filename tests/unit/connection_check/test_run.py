@@ -67,6 +67,14 @@ def test_what_a_client_raises_is_a_line_of_its_end() -> None:
     assert third.end == "kafka broker"
 
 
+def test_what_is_no_exception_is_a_problem_too() -> None:
+    def panic(rows: list[Row]) -> None:
+        raise SystemExit(3)
+
+    (row,) = look([End(Row("consumer", "s3", "there"), panic)])
+    assert row.problems == ["not looked at: SystemExit: '3'"]
+
+
 def test_no_secret_is_shown_whatever_a_client_says() -> None:
     def leak(rows: list[Row]) -> None:
         rows[0].remarks.append("asked http://u:s%2Fcret-1@there")

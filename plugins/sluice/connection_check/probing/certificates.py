@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.x509 import Certificate, load_der_x509_certificate, load_pem_x509_certificates
 from cryptography.x509.oid import NameOID
 
-from sluice.connection_check.rows import PLAIN_TEXT, Row, Span
+from sluice.connection_check.rows import PLAIN_TEXT, UNVERIFIED, Row, Span
 
 # `_ssl.ENCODING_DER`, which is in no public module.
 _DER = 2
@@ -66,7 +66,8 @@ def note(row: Row, opened: Any, ca: str = "") -> None:
     if not isinstance(opened, ssl.SSLSocket):
         row.tls = PLAIN_TEXT
         return
-    row.tls = opened.version() or ""
+    is_verified = opened.context.verify_mode is not ssl.CERT_NONE
+    row.tls = f"{opened.version() or ''}{'' if is_verified else UNVERIFIED}"
     chain = _chain(opened)
     row.certificate = spans(chain)
     if ca and len(chain) > 1 and chain[-1].issuer == chain[-1].subject:

@@ -99,12 +99,11 @@ def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bo
     try:
         try:
             http.get(("subjects",))
-            clock_of(row, url)
             row.rights = compared([("list subjects", True, True)])
         except Forbidden:
             # The login is known; the streams' own requests need no listing.
             row.remarks.append("it may not list subjects, which no stream needs: others are not asked")
-            return
+        clock_of(row, url)
         mode = _mode(http)
         if registers and mode not in ("", "READWRITE"):
             row.problems.append(

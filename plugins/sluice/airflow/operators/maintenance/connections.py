@@ -20,7 +20,7 @@ from sluice.config.notifications import CLASSES, INSTALLATION, SMTP
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.messages import summarize
+from sluice.core.messages import MAX_PROBLEMS, summarize
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -84,7 +84,10 @@ class CheckConnectionsOperator(BaseOperator):
         for line in problems:
             self.log.error("%s", line)
         if problems:
-            raise failed(ErrorCode.CONNECTION_FINDING, f"{outcome(rows)}: {summarize(problems)}")
+            # Each end that failed is named: what is told of again is another message.
+            ends = [row.where for row in rows if row.problems][MAX_PROBLEMS:]
+            also = f"; failed too: {', '.join(ends)}" if ends else ""
+            raise failed(ErrorCode.CONNECTION_FINDING, f"{outcome(rows)}: {summarize(problems)}{also}")
         return {"ends": len(rows) - len(missed), "remarks": len(told), "not_looked_at": len(missed)}
 
 
@@ -110,12 +113,15 @@ def mail_ends(names: list[str]) -> list[End]:
     rules = [
         rule for rule in notifications.load(names, is_strict=False).notify if rule.class_path == CLASSES[SMTP]
     ]
-    ids = {str(rule.values.get("smtp_conn_id", "smtp_default")): rule for rule in rules}
+    # Two rules may log in to one server in two ways.
+    ids = [
+        (str(rule.values.get("smtp_conn_id", "smtp_default")), str(rule.values.get("auth_type", "basic")))
+        for rule in rules
+    ]
     found = []
-    for name, rule in ids.items():
+    for name, kind in dict.fromkeys(ids):
         row = Row("airflow", "smtp", name)
         connection = _mail_connection(row)
-        kind = str(rule.values.get("auth_type", "basic"))
         ask = partial(_ask_mail, connection, kind) if connection else lambda _: None
         found.append(End(row, ask, [connection.password or ""] if connection else []))
     return found

@@ -87,3 +87,12 @@ def test_a_connection_that_airflow_lacks_is_its_own_row(
     ends.append(End(Row("airflow", "s3", "there"), nothing))
     with raising(AirflowFailException, "1 of 2 ends", "connection 'results' not found"):
         run()
+
+
+def test_each_end_that_failed_is_named(ends: list[End]) -> None:
+    """A fifth one is another message, so it is told."""
+    for number in range(5):
+        row = Row("airflow", "kafka broker", f"broker-{number}:9092", problems=["it is away"])
+        ends.append(End(row, nothing))
+    with raising(AirflowFailException, "and 2 more; failed too:", "broker-3:9092", "broker-4:9092"):
+        run()
