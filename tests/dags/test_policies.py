@@ -203,9 +203,20 @@ def test_runs_of_changes_do_not_block_each_other(bag: Any) -> None:
 
 
 def test_what_has_no_schedule_of_its_own_is_not_paused_at_first(bag: Any) -> None:
-    """A request of a paused DAG waits unseen."""
+    """A request of a paused DAG waits unseen, as does a certificate that ends."""
     running = {dag_id for dag_id, dag in bag.dags.items() if dag.is_paused_upon_creation is False}
-    assert running == {f"{name}_change" for name in stream_files.names()}
+    assert running == {f"{name}_change" for name in stream_files.names()} | {"sluice_connections"}
+
+
+def test_the_connections_are_looked_at_daily_and_not_while_a_stack_starts(bag: Any) -> None:
+    from airflow.sdk.definitions.timetables.trigger import CronTriggerTimetable
+
+    dag = bag.dags["sluice_connections"]
+    assert isinstance(dag.timetable, CronTriggerTimetable)
+    # Airflow runs a new DAG with a start date at once.
+    assert (dag.start_date, dag.catchup) == (None, False)
+    assert [task.start_date for task in dag.tasks] == [None]
+    assert dag.timetable.run_immediately is False
 
 
 def test_no_form_turns_the_approval_of_a_change_off(bag: Any) -> None:

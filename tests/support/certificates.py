@@ -17,16 +17,25 @@ def _name(text: str) -> x509.Name:
 
 
 class Authority:
-    """A CA, whose certificate is ``ca.pem`` in its folder."""
+    """A CA, whose certificate is ``ca.pem`` in its folder. ``valid``: until when, from now; ``issuer``: who
+    signs it; None: itself."""
 
-    def __init__(self, folder: Path, name: str = "test authority") -> None:
+    def __init__(
+        self,
+        folder: Path,
+        name: str = "test authority",
+        *,
+        valid: timedelta = timedelta(days=1),
+        issuer: Authority | None = None,
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self._folder, self._name = folder, _name(name)
         self._key = ec.generate_private_key(ec.SECP256R1())
         certificate = (
-            self._builder(self._name, self._key.public_key(), timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(self._key, hashes.SHA256())
+            (issuer or self)
+            ._builder(self._name, self._key.public_key(), valid)
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign((issuer or self)._key, hashes.SHA256())
         )
         self.ca = folder / "ca.pem"
         self.ca.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))

@@ -14,19 +14,21 @@ from sluice.cli.terminal import new_console, print_json, print_line
 from sluice.config import connection as databases
 from sluice.config import streams
 from sluice.config.platform import ROLES
-from sluice.connection_check.check import check, not_here, roles_here
+from sluice.connection_check.check import check, elsewhere, roles_here
 from sluice.connection_check.needs import needs
 from sluice.connection_check.probing.ends import database_ends
-from sluice.connection_check.rows import documents, failures, remarks, table
+from sluice.connection_check.rows import documents, failures, not_looked_at, remarks, summary, table
 
 # Its task reads Airflow's connections.
 DAG = "sluice_connections"
 
 
 def check_connections(installation: Installation, roles: Sequence[str], as_json: bool = False) -> int:
-    """Print a row for each end, and a line for each problem and remark: 1 if there is a problem, else 0.
+    """Print a row for each end, and a line for each problem and remark: 1 if there is a problem, or if the
+    files of a role whose platform file is here are not for this process; else 0.
 
-    ``roles``: whose platform files are read; none: of all roles whose files are here. Raises UsageError if
+    ``roles``: which this process is, whose platform files are read; none: of all roles whose files are here,
+    and a row for each other one. Raises UsageError if
     the stack is down, or for another role; ConfigError without any file.
     """
     check_running(installation)
@@ -48,26 +50,26 @@ def check_connections(installation: Installation, roles: Sequence[str], as_json:
         database_ends(exported if folder else {}, lambda name: databases.load(name, environ)),
         # A file, or a program, is told the result alone.
         (lambda text: print_line(console, text)) if sys.stderr.isatty() else lambda _: None,
+        own=roles,
     )
     problems, told = failures(rows), remarks(rows)
+    code = 1 if problems or not_looked_at(rows) else 0
+    rows += [] if roles else elsewhere(chosen)
     told += [f"stream not looked at: {reason}" for reason in declared.reasons]
     if left := sorted(set(tables) - set(exported if folder else {})):
         told.append(
             f"connection {', '.join(left)}: not exported to this machine yet; DAG {DAG} asks what Airflow has"
         )
-    if here := not_here(chosen):
-        told.append(here)
     if as_json:
-        print_json({"is_ok": not problems, "ends": documents(rows), "remarks": told})
-        return 1 if problems else 0
+        print_json({"is_ok": code == 0, "ends": documents(rows), "remarks": told})
+        return code
     print(printable_lines(table(rows, time.time())))
     for line in told:
         print(printable(f"remark: {line}"))
-    for line in problems:
-        print(printable(f"FAILED: {line}"))
-    failed = sum(1 for row in rows if row.problems)
-    print(f"{failed} of {len(rows)} ends failed" if failed else f"all {len(rows)} ends are as needed")
-    return 1 if problems else 0
+    for line in [*not_looked_at(rows), *(f"FAILED: {problem}" for problem in problems)]:
+        print(printable(line))
+    print(summary(rows))
+    return code
 
 
 def printable_lines(text: str) -> str:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from sluice.config.reading.values import shown_address
 from sluice.core.json_record import Document
 from sluice.core.messages import UNKNOWN, age, aligned, counted, iso, summarize
 
@@ -20,7 +22,7 @@ SOON_SECONDS, SOON_SHARE = 14 * 86400.0, 1 / 3
 CLOCK_SECONDS = 60.0
 # S3 and web servers say the time to the second only.
 CLOCK_STEP_SECONDS = 2.0
-PLAIN_TEXT = "plain text"
+PLAIN_TEXT, UNVERIFIED = "plain text", ", not verified"
 HEAD = ("role", "end", "address", "login", "TLS", "certificate", "own", "token", "clock", "rights", "state")
 
 
@@ -30,9 +32,16 @@ class Span:
 
     begins: float
     ends: float
+    whose: str = ""
+    """Name of a certificate behind the first of a chain; empty: the first."""
 
     def is_about_to_end(self, now: float) -> bool:
         return self.ends - now < min(SOON_SECONDS, (self.ends - self.begins) * SOON_SHARE)
+
+
+def is_valid(span: Span, now: float) -> bool:
+    """Whether it has begun, as far as clocks differ, and has not ended."""
+    return span.begins - CLOCK_SECONDS <= now < span.ends
 
 
 @dataclass(frozen=True)
@@ -71,17 +80,20 @@ class Row:
     end: str
     """Its kind, as `kafka`; a section of the platform file begins with it."""
     address: str
-    """As declared, without a login."""
+    """Where it is, as :func:`sluice.config.reading.values.shown_address` has it, whatever is assigned."""
     login: str = "none"
     """Kind and name, no secret: `SCRAM-SHA-512 sluice-consumer`."""
     tls: str = ""
-    """Version of the connection, as `TLSv1.3`; PLAIN_TEXT; empty: not known."""
-    certificate: Span | None = None
-    """The server's; None: it has none, or did not show it."""
-    own: Span | None = None
-    """The client's certificate of the login; None without one."""
+    """Version of the connection, as `TLSv1.3`, with UNVERIFIED if anyone could answer; PLAIN_TEXT; empty: not
+    known."""
+    certificate: tuple[Span, ...] = ()
+    """The server's, and those that it is trusted by; empty: it has none, or did not show it."""
+    own: tuple[Span, ...] = ()
+    """The client's certificate of the login, and those of its file that it is signed by; empty without
+    one."""
     authority: Span | None = None
-    """The declared CA's that lasts longest; None: the system's."""
+    """The declared CA's that the server is trusted by; that of its file which ends last, where the server did
+    not show which; None: the system's."""
     token: Span | None = None
     """The token of the login; None without one, or if it does not say."""
     is_renewed: bool = False
@@ -90,28 +102,39 @@ class Row:
     """Seconds that the server's clock is ahead of this machine's; None: it does not say."""
     rights: Rights = field(default_factory=Rights)
     """Those that were asked."""
+    not_looked_at: str = ""
+    """Why nothing was asked, with what to do: it is another role's; empty: it was asked."""
     problems: list[str] = field(default_factory=list)
     """Each a line with its fix; any of them fails the check."""
     remarks: list[str] = field(default_factory=list)
     """Each a line; none of them fails it."""
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        # No place that makes a row, or corrects its address, has to think of a login in it.
+        super().__setattr__(name, shown_address(value) if name == "address" else value)
+
     @property
     def where(self) -> str:
         return f"{self.role} {self.end} {self.address}".strip()
+
+    @property
+    def state(self) -> str:
+        """Nothing is well that was not looked at."""
+        return "FAILED" if self.problems else "not looked at" if self.not_looked_at else "ok"
 
 
 def judge(row: Row, now: float) -> None:
     """Add the problems that follow from what was found; ``now``: this machine's time."""
     section = row.end.split()[0]
+    token = [row.token] if row.token and not row.is_renewed else []
     renewing = (
         (row.certificate, "the server's certificate", "renew it there"),
         (row.own, "this role's own certificate", "renew it, under the same name"),
-        (row.authority, "the declared CA's certificate", "put the newer one into the same file"),
-        (None if row.is_renewed else row.token, "the token", f"write a newer one into [{section}]"),
+        ([row.authority], "the declared CA's certificate", "put the newer one into the same file"),
+        (token, "the token", f"write a newer one into [{section}]"),
     )
-    for span, name, fix in renewing:
-        if span is None:
-            continue
+    for span, first, fix in ((span, name, fix) for found, name, fix in renewing for span in found if span):
+        name = f"the certificate of {span.whose} behind {first}" if _is_behind(span, row) else first
         if span.ends <= now:
             row.problems.append(f"{name} ended {age(now - span.ends)} ago, {iso(span.ends)}. Fix: {fix}")
         elif span.begins - CLOCK_SECONDS > now:
@@ -121,6 +144,11 @@ def judge(row: Row, now: float) -> None:
             )
         elif span.is_about_to_end(now):
             row.problems.append(f"{name} ends in {age(span.ends - now)}, {iso(span.ends)}. Fix: {fix}")
+    if row.tls.endswith(UNVERIFIED) and not row.problems:
+        row.remarks.append(
+            "encrypted, and anyone between could answer in its place: its certificate is not verified, by "
+            "declaration. Fix: declare its CA, and that it is verified (sslmode verify-full)"
+        )
     if row.clock is not None and abs(row.clock) > CLOCK_SECONDS:
         side = "behind" if row.clock > 0 else "ahead of"
         row.problems.append(
@@ -138,6 +166,11 @@ def judge(row: Row, now: float) -> None:
         )
 
 
+def _is_behind(span: Span, row: Row) -> bool:
+    """Whether it is one behind the first of a chain; the declared CA's is told by itself."""
+    return bool(span.whose) and span is not row.authority
+
+
 def failures(rows: Iterable[Row]) -> list[str]:
     """Each problem as a line of its own that says of which end it is."""
     return [f"{row.where}: {problem}" for row in rows for problem in row.problems]
@@ -146,6 +179,25 @@ def failures(rows: Iterable[Row]) -> list[str]:
 def remarks(rows: Iterable[Row]) -> list[str]:
     """As :func:`failures`, of what fails nothing."""
     return [f"{row.where}: {remark}" for row in rows for remark in row.remarks]
+
+
+def not_looked_at(rows: Iterable[Row]) -> list[str]:
+    """As :func:`failures`, of what was not looked at."""
+    return [f"{row.where} not looked at: {row.not_looked_at}" for row in rows if row.not_looked_at]
+
+
+def outcome(rows: Sequence[Row]) -> str:
+    """How many of those that were looked at failed, or that they are as needed."""
+    looked = [row for row in rows if not row.not_looked_at]
+    failed = sum(1 for row in looked if row.problems)
+    return f"{failed} of {len(looked)} ends failed" if failed else f"all {len(looked)} ends are as needed"
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """The outcome in one line, with the roles that were not looked at."""
+    text = outcome(rows)
+    roles = dict.fromkeys(row.role for row in rows if row.not_looked_at)
+    return f"{text}; not looked at: {', '.join(roles)}" if roles else text
 
 
 def table(rows: Sequence[Row], now: float) -> str:
@@ -160,17 +212,20 @@ def _cells(row: Row, now: float) -> tuple[str, ...]:
         row.address,
         row.login,
         row.tls or UNKNOWN,
-        *(_left(span, now) for span in (row.certificate, row.own, row.token)),
+        *(_left(spans, now) for spans in (row.certificate, row.own, [row.token] if row.token else ())),
         _clock(row.clock),
         str(row.rights),
-        "FAILED" if row.problems else "ok",
+        row.state,
     )
 
 
-def _left(span: Span | None, now: float) -> str:
+def _left(spans: Sequence[Span], now: float) -> str:
+    """Until the first end, and whose it is, unless it is that of the first."""
+    span = _first(spans)
     if span is None:
         return UNKNOWN
-    return "ended" if span.ends <= now else age(span.ends - now)
+    left = "ended" if span.ends <= now else age(span.ends - now)
+    return f"{left} ({span.whose})" if span.whose else left
 
 
 def _clock(seconds: float | None) -> str:
@@ -190,20 +245,34 @@ def documents(rows: Iterable[Row]) -> list[Document]:
             "address": row.address,
             "login": row.login,
             "tls": row.tls or None,
-            "certificate_ends": _end(row.certificate),
-            "own_certificate_ends": _end(row.own),
+            "certificate_ends": _end(_first(row.certificate)),
+            "certificate_of": _whose(row.certificate),
+            "own_certificate_ends": _end(_first(row.own)),
+            "own_certificate_of": _whose(row.own),
             "authority_ends": _end(row.authority),
             "token_ends": _end(row.token),
             "clock_seconds": row.clock,
             "rights_asked": row.rights.asked,
             "rights_missing": list(row.rights.missing),
             "rights_too_many": list(row.rights.excess),
-            "is_ok": not row.problems,
+            "is_ok": row.state == "ok",
+            "not_looked_at": row.not_looked_at or None,
             "problems": row.problems,
             "remarks": row.remarks,
         }
         for row in rows
     ]
+
+
+def _first(spans: Sequence[Span]) -> Span | None:
+    """The one that ends first."""
+    return min(spans, key=lambda one: one.ends, default=None)
+
+
+def _whose(spans: Sequence[Span]) -> str | None:
+    """The name of the one that ends first, if it is behind the first of the chain."""
+    found = _first(spans)
+    return (found.whose or None) if found else None
 
 
 def _end(span: Span | None) -> str | None:

@@ -26,10 +26,11 @@ Say = Callable[[str], None]
 @dataclass(frozen=True)
 class End:
     """``row``: what is known of it before it is asked. ``ask`` fills the first of its rows, and may add
-    some."""
+    some. ``secrets``: texts that no row shows, which ``ask`` may add to."""
 
     row: Row
     ask: Callable[[list[Row]], None] = field(repr=False)
+    secrets: list[str] = field(default_factory=list, repr=False)
 
 
 def look(
@@ -49,12 +50,19 @@ def look(
     for number, one in enumerate(looks, 1):
         rows += one.rows(seconds)
         say(f"{number} of {len(looks)}: {one.end.row.where}")
-    hidden = {form for secret in secrets for form in (secret, quote(secret, safe="")) if len(form) >= _SHORT}
+    hidden = _hidden([*secrets, *(secret for end in ends for secret in end.secrets)])
     for row in rows:
         judge(row, clock())
         row.problems = [_without(text, hidden) for text in row.problems]
         row.remarks = [_without(text, hidden) for text in row.remarks]
+        row.not_looked_at = _without(row.not_looked_at, hidden)
     return rows
+
+
+def _hidden(secrets: Iterable[str]) -> list[str]:
+    """As they are, and as they read in a URL; the longest first, since one may be a part of another."""
+    forms = {form for secret in secrets for form in (secret, quote(secret, safe=""))}
+    return sorted((form for form in forms if len(form) >= _SHORT), key=len, reverse=True)
 
 
 def _without(text: str, hidden: Iterable[str]) -> str:
@@ -80,8 +88,9 @@ class _Look(threading.Thread):
                 self.end.ask(self._rows)
             except (ClientError, ConfigError) as error:
                 found.problems.append(str(error))
-            except Exception as error:
-                # Whatever a client raises, the other ends are shown. Its text may be long, or of others.
+            except BaseException as error:
+                # Also what is no Exception, as a panic of Rust: its end would be well. The other ends are
+                # shown, whatever it is. Its text may be long, or of others.
                 found.problems.append(f"not looked at: {type(error).__name__}: {quoted(str(error), 300)}")
 
     def rows(self, seconds: float) -> list[Row]:

@@ -42,8 +42,8 @@ def test_a_login_by_certificate_has_its_row(broker: LoginBroker) -> None:
     # The support's certificates have three days, and one of it left.
     assert [line for line in failures([cluster, seen]) if " ends in " not in line] == []
     assert (seen.end, seen.tls) == ("kafka broker", "TLSv1.3")
-    assert seen.certificate is not None
-    assert cluster.own is not None
+    assert seen.certificate
+    assert cluster.own
     assert cluster.authority is not None
     assert cluster.rights.asked > 1
     assert cluster.rights.missing == ()
@@ -71,7 +71,7 @@ def test_another_ca_is_one_line_with_the_certificates_end(broker: LoginBroker, t
     _, seen, *_ = rows_of(broker.by_certificate(ssl_ca_location=str(other.ca)))
     (line,) = [line for line in seen.problems if "not trusted" in line]
     assert "Fix: give the path of its CA" in line
-    assert seen.certificate is not None
+    assert seen.certificate
 
 
 @pytest.mark.exhaustive

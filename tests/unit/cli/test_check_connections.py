@@ -30,7 +30,7 @@ def finding(monkeypatch: pytest.MonkeyPatch, **found: Any) -> list[Sequence[str]
     """The roles that are asked for, each of whose only end is so."""
     asked: list[Sequence[str]] = []
 
-    def check(roles: Sequence[str], *_: object) -> list[Row]:
+    def check(roles: Sequence[str], *_: object, **__: object) -> list[Row]:
         asked.append(roles)
         return [Row(role, "kafka", "broker:9092", **found) for role in roles]
 
@@ -48,8 +48,22 @@ def test_all_is_well(
     assert asked == [["airflow", "consumer"]]
     out = capsys.readouterr().out
     assert "remark: consumer kafka broker:9092: 1 right too many: \\x1b[2J" in out
-    assert "remark: not looked at: producer, reader, maintenance, observer, whose" in out
-    assert out.splitlines()[-1] == "all 2 ends are as needed"
+    assert "producer platform file producer.toml not looked at: its platform file is not here. Fix: " in out
+    assert out.splitlines()[-1] == (
+        "all 2 ends are as needed; not looked at: producer, reader, maintenance, observer"
+    )
+
+
+def test_files_of_a_role_that_are_not_for_this_process_are_not_well(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "consumer.toml").touch()
+    finding(monkeypatch, not_looked_at="it names x.key: Permission denied. Fix: y")
+    assert command.check_connections(installation(tmp_path), []) == 1
+    assert "consumer kafka broker:9092 not looked at: it names x.key" in capsys.readouterr().out
+    assert command.check_connections(installation(tmp_path), [], as_json=True) == 1
+    document = json.loads(capsys.readouterr().out)
+    assert not [end for end in document["ends"] if end["is_ok"]]
 
 
 def test_a_problem_is_a_line_and_exit_code_1(

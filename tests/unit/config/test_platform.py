@@ -12,8 +12,8 @@ from sluice.clients.kafka.login.properties import java, librdkafka
 from sluice.config import platform
 from sluice.config.platform_sections import metrics
 from sluice.config.platform_sections.s3 import S3
-from sluice.config.reading import files
-from sluice.config.reading.toml import ConfigError
+from sluice.config.reading import files, values
+from sluice.config.reading.toml import ConfigError, secrets
 from tests.support.raising import raising
 
 NO_URLS = (
@@ -255,3 +255,25 @@ def test_a_catalog_on_another_machine_is_verified_by_every_client_unless_it_is_d
 
 def declared(text: str, more: str) -> str:
     return text.replace("[source]", f"{more}\n[source]")
+
+
+def test_an_address_is_shown_without_a_login() -> None:
+    shown = values.shown_address
+    assert shown("https://u:p@a.example.com:1/x?k=v&l#m") == "https://a.example.com:1/x?k=***&l=***"
+    assert shown("http://token@a:1,http://b:2") == "http://a:1,http://b:2"
+    assert shown("a:9092,b:9092") == "a:9092,b:9092"
+    assert shown("u:p@a:9092") == "a:9092"
+    assert shown("https://u:p@[::1/x") == "https://***[::1/x"
+    assert (shown("AWS eu-central-1"), shown("")) == ("AWS eu-central-1", "")
+
+
+def test_an_addresss_secrets_are_those_of_its_platform_file() -> None:
+    text = PLATFORM + '[feeds]\nx = "https://u:p%2Fw@a/?api_key=ab%20cd&since=2026"\n'
+    text += '[supervisor]\nurl = "http://user:in-url@a:1"\nusername = "u"\npassword = "w"\n'
+    found = secrets(platform.parse(text, "consumer.toml"))
+    assert {"p%2Fw", "p/w", "ab%20cd", "ab cd", "in-url"} <= set(found)
+    assert "2026" not in found
+    assert values.secrets_in("https://a-token@a/") == ["a-token"]
+    # It is in no message.
+    with raising(ConfigError, "feeds x", "'ftp://a/'"):
+        platform.parse(PLATFORM + '[feeds]\nx = "ftp://u:word@a/"\n', "consumer.toml")

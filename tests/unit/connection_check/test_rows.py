@@ -25,6 +25,10 @@ YEAR = 365 * DAY
 
 
 def row(**found: Any) -> Row:
+    """``certificate`` and ``own``: of a chain of one, if it is no chain."""
+    for name in ("certificate", "own"):
+        if isinstance(found.get(name), Span):
+            found[name] = (found[name],)
     made = Row("consumer", "kafka broker", "broker:9093", "SCRAM-SHA-512 sluice-consumer", **found)
     judge(made, NOW)
     return made
@@ -67,6 +71,15 @@ def test_what_has_ended_is_named(name: str, words: str) -> None:
     assert f"{words} ended 1 h ago, 2027-01-15T07:00:00+00:00. Fix: " in line
 
 
+def test_each_certificate_of_a_chain_counts_by_its_own_time() -> None:
+    """One of a day, which may end in nine hours, before one of a year, which may not end in five days."""
+    chain = (ending(9 * 3600, DAY), Span(NOW - YEAR, NOW + 5 * DAY, "the one between"))
+    line = problem(certificate=chain)
+    assert "the certificate of the one between behind the server's certificate ends in 5 d" in line
+    seen = row(certificate=chain[::-1])
+    assert "9 h" in table([seen], NOW)
+
+
 def test_a_token_that_is_fetched_again_may_end() -> None:
     assert not row(token=ending(5, 300), is_renewed=True).problems
     assert "the token ends in 5 s" in problem(token=ending(5, 300))
@@ -84,6 +97,12 @@ def test_a_clock_an_hour_off_is_one_line_with_the_fix(seconds: float, side: str)
     line = problem(clock=seconds)
     assert f"this machine's clock is 1 h {side} the server's. Fix: set the clocks of both" in line
     assert not row(clock=seconds / 100).problems
+
+
+def test_a_connection_that_is_not_verified_is_said() -> None:
+    seen = row(tls="TLSv1.3, not verified")
+    assert "Fix: declare its CA" in remarks([seen])[0]
+    assert not row(tls="TLSv1.3").remarks
 
 
 def test_a_missing_right_fails_and_one_too_many_is_a_remark() -> None:

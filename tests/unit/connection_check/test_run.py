@@ -5,10 +5,17 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
-from sluice.connection_check.rows import Row
+import pytest
+
+from sluice.config import platform
+from sluice.connection_check import check as checking
+from sluice.connection_check.needs import Needs
+from sluice.connection_check.rows import Row, documents, failures, table
 from sluice.connection_check.run import AT_ONCE, End, look
 from sluice.core.errors import Refused
+from tests.unit.config.test_platform import PLATFORM
 
 
 def end(name: str, ask: Callable[[list[Row]], None]) -> End:
@@ -60,6 +67,14 @@ def test_what_a_client_raises_is_a_line_of_its_end() -> None:
     assert third.end == "kafka broker"
 
 
+def test_what_is_no_exception_is_a_problem_too() -> None:
+    def panic(rows: list[Row]) -> None:
+        raise SystemExit(3)
+
+    (row,) = look([End(Row("consumer", "s3", "there"), panic)])
+    assert row.problems == ["not looked at: SystemExit: '3'"]
+
+
 def test_no_secret_is_shown_whatever_a_client_says() -> None:
     def leak(rows: list[Row]) -> None:
         rows[0].remarks.append("asked http://u:s%2Fcret-1@there")
@@ -68,3 +83,39 @@ def test_no_secret_is_shown_whatever_a_client_says() -> None:
     (row,) = look([end("s3", leak)], secrets=["s/cret-1", "the", ""])
     assert row.problems == ["not looked at: ValueError: \"Header '***' is wrong\""]
     assert row.remarks == ["asked http://u:***@there"]
+
+
+def test_what_an_end_learns_is_not_shown_either() -> None:
+    hidden: list[str] = []
+
+    def leak(rows: list[Row]) -> None:
+        hidden.extend(["secret", "secret-and-more"])
+        raise ValueError("user secret-and-more and secret")
+
+    (row,) = look([End(Row("consumer", "connection", "there"), leak, hidden)])
+    assert row.problems == ["not looked at: ValueError: 'user *** and ***'"]
+
+
+@pytest.mark.parametrize("place", ["made", "assigned"])
+def test_no_login_in_an_address_is_shown(place: str) -> None:
+    """Whoever makes the row, or corrects its address."""
+    address = "https://someone:s%2Fcret@feeds.example.com:8443/changes?token=abcdefgh&since=1#part"
+    row = Row("producer", "feeds x", address if place == "made" else "")
+    row.address = address
+    texts = [table([row], 0), str(documents([row])), row.where, repr(row), *failures([row])]
+    assert "https://feeds.example.com:8443/changes?token=***&since=***" in row.where
+    assert not [text for text in texts for part in ("someone", "cret", "abcdefgh") if part in text]
+
+
+def test_a_feeds_login_and_a_proxys_are_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("https_proxy", "http://proxy-user:proxy-secret@127.0.0.1:1")
+    found = replace(
+        platform.parse(PLATFORM, "consumer.toml"), feeds={"x": "https://u:feed-secret@there/?token=of-a-feed"}
+    )
+
+    def leak(rows: list[Row]) -> None:
+        raise ValueError("feed-secret of-a-feed proxy-secret")
+
+    monkeypatch.setattr(checking, "ends_of", lambda *_: [End(Row("producer", "feeds x", "there"), leak)])
+    (row,) = checking.check(["producer"], lambda _: found, Needs([]))
+    assert row.problems == ["not looked at: ValueError: '*** *** ***'"]

@@ -6,6 +6,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import httpx
 import jwt
 import pytest
 
@@ -39,9 +40,9 @@ def test_the_ends_of_files(tmp_path: Path) -> None:
     certificate, key = authority.issue("consumer", valid=timedelta(hours=20))
     row = Row("consumer", "kafka", "there")
     read_files(row, Tls(str(authority.ca), str(certificate), str(key)))
-    assert row.own is not None
+    (own,) = row.own
     assert row.authority is not None
-    assert row.own.ends == pytest.approx(time.time() + 20 * 3600, abs=60)
+    assert own.ends == pytest.approx(time.time() + 20 * 3600, abs=60)
     judge(row, time.time())
     # It had two days and 20 hours.
     assert "own certificate ends in " in row.problems[0]
@@ -77,11 +78,30 @@ def test_the_files_of_an_encrypted_address_are_read_though_it_does_not_answer(
     for address, is_read in (("https://127.0.0.1:1", True), ("http://127.0.0.1:1", False)):
         row = Row("consumer", "lake.catalog rest", address)
         look_at(row, address, Tls(str(authority.ca), str(certificate), str(key)))
-        assert (row.own is not None, row.authority is not None) == (is_read, is_read)
+        assert (bool(row.own), row.authority is not None) == (is_read, is_read)
 
 
 def test_a_token_endpoint_that_is_away_is_a_problem_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "clock_of", lambda *_: None)
+    monkeypatch.setattr(web, "clock_of", lambda *_: False)
     rows = [Row("consumer", "registry", "https://registry"), Row("consumer", "registry token endpoint", "u")]
     ask_address("http://127.0.0.1:1", Tls(), rows[-1:])
     assert [len(row.problems) for row in rows] == [0, 1]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_server_that_is_asked_for_its_clock_gets_no_login(
+    scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    def head(url: str, **_: object) -> httpx.Response:
+        asked.append(url)
+        raise httpx.ReadTimeout("")
+
+    monkeypatch.setattr(web.httpx, "head", head)
+    monkeypatch.setattr(web.handshakes, "look", lambda *_: True)
+    row = Row("producer", "feeds x", "there")
+    ask_address(f"{scheme}://u:word@127.0.0.1:1/x?token=abc", Tls(), [row])
+    assert asked == [f"{scheme}://127.0.0.1:1/"]
+    # It is one that does not answer, encrypted or not.
+    assert len(row.problems) == 1

@@ -131,3 +131,10 @@ def test_each_attempt_of_a_claim_reads_only_headers_that_were_not_read(
     new = csv_object.select_objects(ledger, bucket, {"verify_again": True}, cast("Any", object()))
     assert [document["key"] for document in new] == ["a.csv", "b.csv"]
     assert read == ["a.csv", "b.csv"]
+
+
+def test_a_feeds_login_is_in_no_document() -> None:
+    kafka = cast("Any", SimpleNamespace(describe=lambda topic: SimpleNamespace(id="topic-id")))
+    made = FeedSource.from_now(kafka, "run", "topic", "https://u:word@feed.test/x?token=abcdefgh")
+    assert made.address == "https://feed.test/x?token=***"
+    assert "word" not in str(made.document)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from airflow.sdk import DAG
+from airflow.sdk import DAG, CronTriggerTimetable
 
 from sluice.airflow.dags import docs
 from sluice.airflow.dags.make_dag import make_dag
@@ -12,8 +12,10 @@ from sluice.airflow.operators.maintenance.connections import CheckConnectionsOpe
 from sluice.config.notifications import INSTALLATION
 from sluice.notify.occasions import CONNECTIONS
 
-# A certificate is told of two weeks before its end.
-SCHEDULE = timedelta(days=1)
+# Once a day: a certificate is told of two weeks before its end. At an hour, and not when the DAG is new, as
+# without a start date: an installation's first minutes are those in which its ends are started. A run that
+# was missed, since the scheduler was off, is made up for.
+SCHEDULE = CronTriggerTimetable("17 5 * * *", timezone="UTC", run_immediately=False)
 
 
 def connections_dag() -> DAG:
@@ -28,6 +30,9 @@ def connections_dag() -> DAG:
         retry_delay=timedelta(minutes=5),
         task_timeout=timedelta(minutes=15),
         schedule=SCHEDULE,
+        start_date=None,
+        # No one misses it while it is paused, and what it finds would wait unseen.
+        is_paused_upon_creation=False,
     ) as dag:
         task = CheckConnectionsOperator(task_id="check_connections")
     dag.doc_md = docs.connections(task)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable
+from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable
 
 from sluice.airflow import callbacks
 from sluice.notify.occasions import CONFIGURATION, SCHEDULED, STREAM, kind_of
@@ -29,8 +29,8 @@ def make_dag(
     retries: int = 0,
     retry_delay: timedelta = timedelta(seconds=20),
     task_timeout: timedelta = timedelta(minutes=5),
-    schedule: timedelta | CronDataIntervalTimetable | None = None,
-    start_date: datetime = datetime(2026, 1, 1, tzinfo=UTC),
+    schedule: timedelta | CronDataIntervalTimetable | CronTriggerTimetable | None = None,
+    start_date: datetime | None = datetime(2026, 1, 1, tzinfo=UTC),
     max_active_runs: int = 1,
     stream: str | None = None,
     **kwargs: Any,

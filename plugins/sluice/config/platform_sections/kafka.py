@@ -15,7 +15,7 @@ from sluice.config.postgresql import is_loopback
 from sluice.config.reading import limits
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.urls import VISIBLE, check_url
-from sluice.config.reading.values import shown
+from sluice.config.reading.values import shown, shown_address
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OAUTHBEARER, AWS_MSK_IAM = "OAUTHBEARER", "AWS_MSK_IAM"
@@ -184,8 +184,8 @@ def _check_oauth(kafka: Kafka, where: str) -> None:
         check_url(url, f"{where} {key}")
         if urlsplit(url).scheme == "http" and not is_loopback(urlsplit(url).hostname or ""):
             raise ConfigError(
-                f"{where} {key} {url} is of another machine, and the secret would be sent to it in plain "
-                "text. Fix: write https://"
+                f"{where} {key} {shown_address(url)} is of another machine, and the secret would be sent "
+                "to it in plain text. Fix: write https://"
             )
         for one in login:
             if not VISIBLE.fullmatch(getattr(kafka, one)):

@@ -22,6 +22,8 @@ KEYS = ("signing_name", "region", "access_key", "secret_key", "session_token")
 AUTH_TYPE, SIGV4 = "rest.auth.type", "sigv4"
 NAME, REGION = "rest.signing-name", "rest.signing-region"
 ACCESS_KEY, SECRET_KEY, SESSION_TOKEN = "rest.access-key-id", "rest.secret-access-key", "rest.session-token"
+# The service whose tables have buckets of their own, of which no policy on S3 tells.
+S3_TABLES = "s3tables"
 # Service and region in the hosts of AWS's own REST catalogs, also of those in a private network.
 _HOST = re.compile(
     r"(?:^|\.)(glue|s3tables)(?:-fips)?\.([\w-]+)(?:\.[\w-]+)*\.(?:amazonaws\.com|api\.aws)(?:\.cn)?$"

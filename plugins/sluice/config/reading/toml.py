@@ -11,9 +11,8 @@ import typing
 from collections.abc import Mapping
 from functools import partial
 from typing import Any, Protocol, TypeVar
-from urllib.parse import unquote, urlsplit
 
-from sluice.config.reading.values import shown
+from sluice.config.reading.values import secrets_in, shown
 from sluice.core.error_codes import ErrorCode
 
 T = TypeVar("T")
@@ -65,8 +64,8 @@ def build(cls: type[T], data: Mapping[str, Any], where: str, references: Follows
 
 
 def secrets(settings: object) -> list[str]:
-    """The texts of a dataclass, nested ones included, that are secret: fields with ``repr=False``, and the
-    passwords of URLs. None is empty."""
+    """The texts of a dataclass, nested ones included, that are secret: fields with ``repr=False``, and what
+    of addresses is. None is empty."""
     found: list[str] = []
     for field in dataclasses.fields(settings):  # type: ignore[arg-type]
         value = getattr(settings, field.name)
@@ -75,14 +74,12 @@ def secrets(settings: object) -> list[str]:
         elif isinstance(value, Mapping):
             for element in value.values():
                 nested = dataclasses.is_dataclass(element)
-                found += secrets(element) if nested else [_url_password(element)]
+                found += secrets(element) if nested else secrets_in(element)
         elif not field.repr:
             found.append(value)
+        elif isinstance(value, str) and "://" in value:
+            found += secrets_in(value)
     return [text for text in found if text]
-
-
-def _url_password(text: str) -> str:
-    return unquote(urlsplit(text).password or "")
 
 
 def _value(

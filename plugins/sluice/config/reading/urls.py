@@ -7,7 +7,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.values import shown
+from sluice.config.reading.values import shown, shown_address
 
 # Printable ASCII: no client sends another character in a request's line or header.
 VISIBLE = re.compile(r"[!-~]+")
@@ -19,7 +19,8 @@ def check_url(url: str, where: str) -> None:
     """Raises ConfigError, with ``where`` naming the key."""
     if not _is_url(url):
         raise ConfigError(
-            f"{where} {shown(url)}. Fix: write it with http:// or https://, a host and a port, in ASCII"
+            f"{where} {shown(shown_address(url))}. Fix: write it with http:// or https://, a host and a "
+            "port, in ASCII"
         )
 
 

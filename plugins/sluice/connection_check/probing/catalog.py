@@ -1,18 +1,24 @@
-"""A REST catalog, and AWS Glue: a listing; and whether the login may commit, by a commit that cannot hold."""
+"""A REST catalog, and AWS Glue: whether the login may read, and commit, by a commit that cannot hold."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from sluice.clients.catalogs.errors import DENIED_BY_AWS, asking
+from sluice.clients.catalogs.errors import asking
 from sluice.clients.s3.errors import error_code
 from sluice.config.platform_sections.catalog import GLUE
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.probing.web import ask_address, clock_of, static_token
-from sluice.connection_check.rights.tables import CATALOG_READERS, CATALOG_WRITERS
+from sluice.connection_check.rights.tables import (
+    CATALOG_READERS,
+    CATALOG_WRITERS,
+    GLUE_TRIAL,
+    glue_actions,
+)
 from sluice.connection_check.rows import Row, compared
 from sluice.core.errors import Refused
 from sluice.core.http_dates import http_date
@@ -20,6 +26,8 @@ from sluice.core.http_dates import http_date
 if TYPE_CHECKING:
     from sluice.config.platform import Platform
 
+# Of a login that is known; one that is not, or no longer, is another failure.
+_NO_RIGHT = ("AccessDeniedException", "AccessDenied")
 # A table of Glue that no one has.
 ABSENT = "sluice_check_absent"
 # The id that no table has.
@@ -68,18 +76,20 @@ def _ask_rest(row: Row, catalog: Any, namespace: str) -> None:
     )
     from pyiceberg.table.update import AssertTableUUID
 
-    catalog.list_namespaces()
+    # Not a listing of namespaces: no role needs it.
     is_writer = row.role in CATALOG_WRITERS
-    listing = ("list namespaces", row.role in (*CATALOG_READERS, *CATALOG_WRITERS), True)
+    is_needed = is_writer or row.role in CATALOG_READERS
     try:
         table = catalog.load_table(f"{namespace}.{_TABLE}")
     except (NoSuchTableError, NoSuchNamespaceError):
-        row.rights = compared([listing])
         row.remarks.append(
-            f"whether it may commit is not asked without table {namespace}.{_TABLE}: sluice catalog-check "
-            "makes it"
+            f"rights are not asked without table {namespace}.{_TABLE}: sluice catalog-check makes it"
         )
         return
+    except ForbiddenError:
+        row.rights = compared([(f"read tables in namespace {namespace}", is_needed, False)])
+        return
+    reading = ("read tables", is_needed, True)
     try:
         catalog.commit_table(table, (AssertTableUUID(uuid=_NO_UUID),), ())
         may_commit = True
@@ -87,28 +97,38 @@ def _ask_rest(row: Row, catalog: Any, namespace: str) -> None:
         may_commit = True
     except (ForbiddenError, UnauthorizedError):
         may_commit = False
-    row.rights = compared([listing, ("commit to tables", is_writer, may_commit)])
+    row.rights = compared([reading, ("commit to tables", is_writer, may_commit)])
 
 
 def _ask_glue(row: Row, glue: Any, namespace: str) -> None:
+    """Each right by a request for a table that does not exist: IAM refuses before Glue looks for it."""
+    absent = {"DatabaseName": namespace}
+    requests = {
+        "glue:GetTable": lambda: glue.get_table(**absent, Name=ABSENT),
+        "glue:UpdateTable": lambda: glue.update_table(**absent, TableInput={"Name": ABSENT}),
+        GLUE_TRIAL: lambda: glue.delete_table(**absent, Name=ABSENT),
+    }
+    needed = glue_actions(row.role, in_check_namespace=True)
+    row.rights = compared(
+        [
+            (f"{action} in {namespace}", action in needed, _may(row, request))
+            for action, request in requests.items()
+        ]
+    )
+
+
+def _may(row: Row, request: Callable[[], Any]) -> bool:
     from botocore.exceptions import ClientError
 
     began = time.time()
-    answer = glue.get_databases(MaxResults=1)
+    try:
+        answer = request()
+    except ClientError as error:
+        answer, code = error.response, error_code(error)
+        if code not in (*_NO_RIGHT, "EntityNotFoundException"):
+            raise
+    else:
+        code = ""
     if at := http_date(answer["ResponseMetadata"]["HTTPHeaders"].get("date", "")):
         row.clock = at.timestamp() - (began + time.time()) / 2
-    try:
-        glue.update_table(DatabaseName=namespace, TableInput={"Name": ABSENT})
-        may_commit = True
-    except ClientError as error:
-        code = error_code(error)
-        if code not in DENIED_BY_AWS and code != "EntityNotFoundException":
-            raise
-        may_commit = code not in DENIED_BY_AWS
-    is_reader, is_writer = row.role in CATALOG_READERS, row.role in CATALOG_WRITERS
-    row.rights = compared(
-        [
-            ("glue:GetDatabases", is_reader or is_writer, True),
-            ("glue:UpdateTable", is_writer, may_commit),
-        ]
-    )
+    return code not in _NO_RIGHT

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from sluice.clients.s3.requests import split_prefix
 from sluice.config.platform_sections.catalog import GLUE, SQL
+from sluice.config.platform_sections.signing import S3_TABLES
+from sluice.config.reading.toml import secrets
 from sluice.connection_check.needs import Needs
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rights.kafka import is_operators
-from sluice.connection_check.rights.s3 import Grant, Places, bucket_of, s3_grants
+from sluice.connection_check.rights.s3 import Places, bucket_of, s3_grants
 from sluice.connection_check.rows import Row
 from sluice.connection_check.run import End
 
@@ -77,21 +78,9 @@ def places(platform: Platform, prefixes: Sequence[str] = ()) -> Places:
         "/".join(filter(None, split_prefix(root))) if platform.checkpoints.in_bucket else "",
         # The catalog's own keys list it.
         is_listed=platform.lake.bucket_lists and not platform.lake.vends,
+        in_catalog=platform.lake.vends or platform.lake.catalog.signing_name == S3_TABLES,
+        is_deleted_from=not platform.lake.is_maintained_by_catalog,
     )
-
-
-def grants(platform: Platform, found: Places) -> dict[str, list[Grant]]:
-    """All roles' rights by the keys of ``[s3]``: not those in the lake, if the catalog gives its keys."""
-    granted = s3_grants(found)
-    if not platform.lake.vends:
-        return granted
-    lake = f"{found.lake}/"
-
-    def without_lake(grant: Grant) -> Grant:
-        left = tuple(one for one in grant.resources if not one.startswith(lake))
-        return replace(grant, resources=left)
-
-    return {role: [without_lake(one) for one in theirs] for role, theirs in granted.items()}
 
 
 def _s3(platform: Platform, needs: Needs) -> End:
@@ -99,10 +88,10 @@ def _s3(platform: Platform, needs: Needs) -> End:
 
     s3, found = platform.s3, places(platform, needs.prefixes)
     row = Row(platform.role, "s3", s3.endpoint or f"AWS {s3.region}", login_of(s3))
-    if platform.lake.vends:
-        row.remarks.append("rights in the lake are those of the catalog's keys, and are not asked")
+    if found.in_catalog:
+        row.remarks.append("rights in the lake are the catalog's matter, and are not asked of S3")
     all_needed = needs.adds_columns or (platform.role == "consumer" and platform.registry is not None)
-    granted = grants(platform, found)
+    granted = s3_grants(found)
     return End(row, lambda rows: ask(s3, found, granted, rows, all_needed=all_needed))
 
 
@@ -157,10 +146,15 @@ def database_ends(tables: Mapping[str, Sequence[str]], open_database: Callable[[
     ConfigError for one that cannot be read, which is that end's problem."""
     from sluice.connection_check.probing.sql import ask_results
 
-    def ask(name: str, rows: list[Row]) -> None:
+    def ask(name: str, hidden: list[str], rows: list[Row]) -> None:
         database = open_database(name)
+        hidden += secrets(database)
         rows[0].address = f"{database.host}:{database.port}/{database.database}"
         rows[0].login = f"user {database.username}"
         ask_results(database, tables[name], rows)
 
-    return [End(Row(RESULTS_ROLE, "connection", name, ""), partial(ask, name)) for name in tables]
+    found = []
+    for name in tables:
+        hidden: list[str] = []
+        found.append(End(Row(RESULTS_ROLE, "connection", name, ""), partial(ask, name, hidden), hidden))
+    return found

@@ -31,6 +31,7 @@ from sluice.connection_check.rights.kafka import (
     TRANSACTIONAL_ID,
     Rule,
     kafka_user,
+    of_msk,
     with_implied,
 )
 from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
@@ -165,6 +166,8 @@ def _ask_rights(
         asked.append((f"WRITE on transactional id {name}", bool(wanted), is_there))
     if on_cluster:
         wanted = needed(CLUSTER, CLUSTER_NAME)
+        if kafka.sasl_mechanism == AWS_MSK_IAM:
+            wanted |= of_msk(row.role)
         there = {one.name for one in on_cluster} - wanted
         asked.extend((f"{one} on the cluster", False, True) for one in sorted(there))
     row.rights = compared(asked)

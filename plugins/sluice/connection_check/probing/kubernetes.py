@@ -30,7 +30,7 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     tls = Tls(found.ssl_ca_cert or "", found.cert_file or "", found.key_file or "")
     if not handshakes.look_at(row, found.host, tls):
         return
-    there = _reviewed(api, section.namespace)
+    there = _reviewed(row, api, section.namespace)
     strimzi = platform.strimzi
     is_shared = strimzi is not None and strimzi.namespace == section.namespace
     if row.end == "strimzi":
@@ -42,7 +42,7 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     row.rights = compared(_questions(needed, allowed, there))
 
 
-def _reviewed(api: KubernetesApi, namespace: str) -> list[tuple[str, str, str]]:
+def _reviewed(row: Row, api: KubernetesApi, namespace: str) -> list[tuple[str, str, str]]:
     """API group, resource and verb of each right in the namespace; any of them may be `*`."""
     from kubernetes import client
 
@@ -53,6 +53,9 @@ def _reviewed(api: KubernetesApi, namespace: str) -> list[tuple[str, str, str]]:
             request, _request_timeout=REQUEST_SECONDS
         ),
     )
+    if answer.status.incomplete:
+        # As with an authorizer that cannot list its rules (a webhook).
+        row.remarks.append(f"not all rights are told: {answer.status.evaluation_error or 'no reason'}")
     return [
         (group, resource, verb)
         for rule in answer.status.resource_rules

@@ -1,9 +1,9 @@
 """S3: each right asked by a request that changes nothing.
 
 A read names a key or a version that does not exist; a write has a condition that cannot hold (``If-Match``
-with the ETag of nothing), as has a delete; an upload that is listed or ended does not exist. S3 checks the
-right first: it answers 403 without it, and 404 or 412 with it. What is not there is told only to who may list
-the bucket, so without that right reading is not asked.
+with the ETag of nothing), as has a delete (``If-Match`` with any object, where there is none); an upload that
+is listed or ended does not exist. S3 checks the right first: it answers 403 without it, and 404 or 412 with
+it. What is not there is told only to who may list the bucket, so without that right reading is not asked.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ from sluice.connection_check.rows import Row, compared
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Unreachable
 from sluice.core.http_dates import http_date
+from sluice.core.messages import summarize
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -60,9 +61,11 @@ _NO_RIGHT = frozenset({"AccessDenied", "403", "AllAccessDisabled"})
 _NOTHING_THERE = frozenset(
     {
         *("NoSuchKey", "NoSuchVersion", "NoSuchUpload", "404", "NotFound", "PreconditionFailed", "412"),
-        *("ConditionalRequestConflict", "InvalidArgument", "MethodNotAllowed", "405", "NotImplemented"),
+        "ConditionalRequestConflict",
     }
 )
+# Of a server that does not know the request: it may have said so before it looked for the right.
+_UNKNOWN = frozenset({"InvalidArgument", "MethodNotAllowed", "405", "NotImplemented", "501"})
 _ON_OBJECTS = (GET, GET_VERSION, PUT, ABORT, PARTS, DELETE)
 
 
@@ -76,7 +79,9 @@ def login_of(s3: S3) -> str:
 
 @dataclass(frozen=True)
 class _Answer:
-    is_there: bool
+    """``is_there``: whether the right is; None: the server does not tell."""
+
+    is_there: bool | None
     document: Any
 
 
@@ -107,7 +112,11 @@ def ask(s3: S3, places: Places, grants: dict[str, list[Grant]], rows: list[Row],
     finally:
         threads.shutdown(cancel_futures=True)
     there = {(action, resource) for (action, resource, _), answer in found.items() if answer.is_there}
-    _compare(row, wanted, there)
+    told = [one for one in wanted if found[one].is_there is not None]
+    if silent := [one for one in wanted if one not in told and one[2]]:
+        names = [f"{action.removeprefix('s3:')} on {resource}" for action, resource, _ in silent]
+        row.remarks.append(f"the server does not tell of rights: {summarize(names, 8)}")
+    _compare(row, told, there)
     _check_versions(row, places, found)
 
 
@@ -177,6 +186,8 @@ class _Asking:
             self._row.remarks.append(
                 f"the server ignores If-Match: {resource}, an object of one byte, was written"
             )
+        if action == DELETE and answer.get("DeleteMarker"):
+            self._row.remarks.append(f"the server ignores If-Match: {resource} has a delete marker now")
         return _Answer(True, answer)
 
     def _refusal(self, what: str, bucket: str, error: ClientError) -> _Answer:
@@ -185,6 +196,8 @@ class _Asking:
             return _Answer(False, None)
         if code in _NOTHING_THERE:
             return _Answer(True, {})
+        if code in _UNKNOWN:
+            return _Answer(None, None)
         if code == "NoSuchBucket":
             raise Missing(
                 f"bucket {bucket} does not exist. Fix: make it, with versions, or correct [lake] or [source]",
@@ -215,5 +228,6 @@ class _Asking:
             PUT: lambda: client.put_object(**place, Body=b"-", IfMatch=_NO_ETAG),
             ABORT: lambda: client.abort_multipart_upload(**place, UploadId=NAME),
             PARTS: lambda: client.list_parts(**place, UploadId=NAME),
-            DELETE: lambda: client.delete_object(**place, IfMatch=_NO_ETAG),
+            # With an ETag it would take the right to read, too (AWS).
+            DELETE: lambda: client.delete_object(**place, IfMatch="*"),
         }

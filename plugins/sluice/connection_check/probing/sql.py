@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.catalogs.errors import asking
 from sluice.config.connection import MYSQL, POSTGRESQL
+from sluice.connection_check.probing import certificates
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rights.tables import CATALOG_TABLE, WRITE, privileges
@@ -42,7 +43,7 @@ def ask_catalog(platform: Platform, rows: list[Row]) -> None:
     try:
         engine: Any = pointers.catalog
         with asking("the lake's catalog"), engine.engine.connect() as connection:
-            _fill(row, connection)
+            _fill(row, connection, catalog.sslrootcert)
             found = _on_table(connection, CATALOG_TABLE)
             asked = [
                 (f"{one} on table {CATALOG_TABLE}", one in needed, one in (found or ())) for one in WRITE
@@ -71,10 +72,14 @@ def ask_results(database: Database, tables: Sequence[str], rows: list[Row]) -> N
 
     row, options = rows[0], database.options
     mode = options.get("sslmode", "") if database.kind == POSTGRESQL else ""
-    tls = Tls.declared(
-        options,
-        is_verified=any(options.get(key) for key in ("sslrootcert", "ssl_ca")),
-        names_host=mode != "verify-ca" and options.get("ssl_check_hostname", "true").lower() == "true",
+    tls = replace(
+        Tls.declared(
+            options,
+            is_verified=any(options.get(key) for key in ("sslrootcert", "ssl_ca")),
+            names_host=mode != "verify-ca" and options.get("ssl_check_hostname", "true").lower() == "true",
+        ),
+        # No option: it is a secret.
+        key_password=database.key_password,
     )
     said = database.sqlalchemy()["url"].query
     is_plain = said.get("sslmode") == "disable" or bool(said.get("ssl_disabled"))
@@ -85,7 +90,7 @@ def ask_results(database: Database, tables: Sequence[str], rows: list[Row]) -> N
     engine = create_engine(**database.sqlalchemy())
     try:
         with engine.connect() as connection:
-            _fill(row, connection)
+            _fill(row, connection, tls.ca)
             _ask_tables(row, connection, tables)
     except DBAPIError as error:
         raise translated(database, error.orig or error) from error
@@ -133,17 +138,15 @@ def _is_trusted(row: Row, kind: str, host: str, port: int, tls: Tls) -> bool:
     return kind == MYSQL or handshakes.look(row, host, port, tls, is_postgresql=True)
 
 
-def _fill(row: Row, connection: Connection) -> None:
-    """The server's clock; and its certificate, where the driver's connection has it."""
+def _fill(row: Row, connection: Connection, ca: str) -> None:
+    """The server's clock; and its certificates, where the driver's connection has them."""
     began = time.time()
     text = "extract(epoch from clock_timestamp())" if _is_postgresql(connection) else "unix_timestamp(now(6))"
     at = float(_scalar(connection, f"select {text}"))
     row.clock = at - (began + time.time()) / 2
-    opened = getattr(connection.connection.dbapi_connection, "_sock", None)
-    if isinstance(opened, ssl.SSLSocket):
-        row.tls = opened.version() or ""
-        if shown := opened.getpeercert(binary_form=True):
-            row.certificate = handshakes.span_of(shown)
+    # PyMySQL's; libpq's is its own.
+    if opened := getattr(connection.connection.dbapi_connection, "_sock", None):
+        certificates.note(row, opened, ca)
 
 
 def _is_postgresql(connection: Connection) -> bool:

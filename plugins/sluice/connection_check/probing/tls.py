@@ -1,24 +1,24 @@
-"""A server's certificate, as a handshake shows it, and the certificates of files."""
+"""Whether a server is trusted, by a handshake, which shows its certificates; and those of files."""
 
 from __future__ import annotations
 
 import socket
 import ssl
 import struct
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from urllib.parse import urlsplit
 
-from cryptography.x509 import Certificate, load_der_x509_certificate, load_pem_x509_certificates
-
-from sluice.connection_check.rows import PLAIN_TEXT, Row, Span
+from sluice.connection_check.probing import certificates
+from sluice.connection_check.rows import PLAIN_TEXT, Row, is_valid
 
 CONNECT_SECONDS = 5.0
 # PostgreSQL's request to go on with TLS (its protocol, SSLRequest).
 _SSL_REQUEST = struct.pack("!ii", 8, 80877103)
 # X509_V_ERR_CERT_NOT_YET_VALID, X509_V_ERR_CERT_HAS_EXPIRED of OpenSSL: rows say these by the dates.
 _BY_DATE = frozenset({9, 10})
+_OWN = "own certificate"
 # What declares the CA, the client's certificate, its key, and the key's passphrase.
 _KEYS = (
     ("ssl_ca_location", "ca_location", "sslrootcert", "ssl_ca"),
@@ -58,37 +58,22 @@ class Tls:
         return cls(ca, certificate, key, password, is_verified=is_verified, names_host=names_host)
 
 
-def spans(path: str) -> list[Span]:
-    """The time of each certificate in a PEM file. Raises OSError, ValueError."""
-    return [_span(one) for one in load_pem_x509_certificates(Path(path).read_bytes())]
-
-
-def _span(found: Certificate) -> Span:
-    return Span(found.not_valid_before_utc.timestamp(), found.not_valid_after_utc.timestamp())
-
-
-def span_of(certificate: bytes) -> Span:
-    """A certificate's, in DER."""
-    return _span(load_der_x509_certificate(certificate))
-
-
 def read_files(row: Row, tls: Tls) -> None:
     """Fill the ends of the client's own certificate and of the CA; a file that cannot be read is a
     problem."""
-    for name, path in (("own certificate", tls.certificate), ("CA", tls.ca)):
+    for name, path in ((_OWN, tls.certificate), ("CA", tls.ca)):
         if not path:
             continue
         try:
-            found = spans(path)
+            found = certificates.of_file(path)
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             row.problems.append(f"{name} {path}: {reason}. Fix: put a readable PEM file there")
             continue
-        if path == tls.certificate:
-            row.own = found[0]
+        if name == _OWN:
+            row.own = certificates.own_chain(found)
         else:
-            # A file may have the old CA beside the new one.
-            row.authority = max(found, key=lambda one: one.ends)
+            row.authority = certificates.longest(found)
 
 
 def look(row: Row, host: str, port: int, tls: Tls, *, is_postgresql: bool = False) -> bool:
@@ -103,13 +88,14 @@ def look(row: Row, host: str, port: int, tls: Tls, *, is_postgresql: bool = Fals
         )
         return False
     try:
-        _handshake(row, host, port, contexts[0], is_postgresql)
+        _handshake(row, host, port, contexts[0], tls.ca, is_postgresql)
     except ssl.SSLCertVerificationError as error:
         try:
-            _handshake(row, host, port, contexts[1], is_postgresql)
+            _handshake(row, host, port, contexts[1], tls.ca, is_postgresql)
         except OSError as second:
             row.remarks.append(f"its certificate is not shown ({second})")
-        if error.verify_code not in _BY_DATE or row.certificate is None:
+        seen = (*row.certificate, *filter(None, [row.authority]))
+        if error.verify_code not in _BY_DATE or all(is_valid(one, time.time()) for one in seen):
             row.problems.append(
                 f"{host}:{port}: its certificate is not trusted: {error.verify_message}. Fix: give the path "
                 "of its CA, or correct the host's name"
@@ -134,17 +120,14 @@ def _context(tls: Tls, *, verified: bool) -> ssl.SSLContext:
     return context
 
 
-def _handshake(row: Row, host: str, port: int, context: ssl.SSLContext, is_postgresql: bool) -> None:
+def _handshake(row: Row, host: str, port: int, context: ssl.SSLContext, ca: str, is_postgresql: bool) -> None:
     with socket.create_connection((host, port), CONNECT_SECONDS) as plain:
         if is_postgresql:
             plain.sendall(_SSL_REQUEST)
             if plain.recv(1) != b"S":
                 raise ConnectionError("the server has no TLS")
         with context.wrap_socket(plain, server_hostname=host) as opened:
-            row.tls = opened.version() or ""
-            shown = opened.getpeercert(binary_form=True)
-    if shown:
-        row.certificate = span_of(shown)
+            certificates.note(row, opened, ca)
 
 
 def look_at(row: Row, url: str, tls: Tls) -> bool:

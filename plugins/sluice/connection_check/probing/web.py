@@ -6,16 +6,17 @@ import time
 from dataclasses import replace
 from http.client import HTTPException
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from urllib.parse import urlsplit, urlunsplit
 from xmlrpc.client import Fault, ProtocolError
 
 import httpx
 
 from sluice.clients.kafka.login.tokens import claims
 from sluice.config.reading.urls import is_loopback
+from sluice.config.reading.values import shown_address
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
+from sluice.connection_check.rows import Row, Span, compared
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.http_dates import http_date
 from sluice.core.registry.errors import Forbidden
@@ -45,18 +46,21 @@ def static_token(value: str) -> Span | None:
     return Span(begins if isinstance(begins, int | float) else time.time(), ends)
 
 
-def clock_of(row: Row, url: str) -> None:
-    """Fill the server's clock, which any answer of a web server says; without a login."""
-    host = urlsplit(url).hostname or ""
+def clock_of(row: Row, url: str) -> bool:
+    """Fill the server's clock, which any answer of a web server says; whether there was one."""
+    parts = urlsplit(url)
+    # Not what the address has of a login, and of a query: this connection is not verified, as one before was.
+    bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
+    is_direct = is_loopback(parts.hostname or "")
     began = time.time()
     try:
-        # Nothing is sent but the request itself: the server was verified before.
-        answer = httpx.head(url, timeout=SECONDS, verify=False, trust_env=not is_loopback(host))  # noqa: S501
+        answer = httpx.head(bare, timeout=SECONDS, verify=False, trust_env=not is_direct)  # noqa: S501
     except httpx.HTTPError as error:
         row.remarks.append(f"its clock is not known: {type(error).__name__}")
-        return
+        return False
     if at := http_date(answer.headers.get("Date", "")):
         row.clock = at.timestamp() - (began + time.time()) / 2
+    return True
 
 
 def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
@@ -64,8 +68,7 @@ def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
     row = rows[0]
     if not handshakes.look_at(row, url, tls):
         return
-    clock_of(row, url)
-    if row.clock is None and row.tls == PLAIN_TEXT:
+    if not clock_of(row, url):
         row.problems.append("it does not answer. Fix: start it, or correct its address")
 
 
@@ -96,12 +99,11 @@ def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bo
     try:
         try:
             http.get(("subjects",))
-            clock_of(row, url)
             row.rights = compared([("list subjects", True, True)])
         except Forbidden:
             # The login is known; the streams' own requests need no listing.
             row.remarks.append("it may not list subjects, which no stream needs: others are not asked")
-            return
+        clock_of(row, url)
         mode = _mode(http)
         if registers and mode not in ("", "READWRITE"):
             row.problems.append(
@@ -141,7 +143,9 @@ def _ask_by_token(
         raise Unreachable(f"it does not answer: {error}. Fix: start it, or correct its url") from error
     except ValueError:
         # Its text may be the header with the token.
-        raise Refused(f"no request can have {url!r} and the token. Fix: correct them") from None
+        raise Refused(
+            f"no request can have {shown_address(url)!r} and the token. Fix: correct them"
+        ) from None
     if status not in accepted:
         raise Refused(f"it answered {status}; 401: another token. Fix: give both the same one")
     clock_of(row, url)

@@ -105,6 +105,12 @@ def kafka_rules(
     return rules
 
 
+def of_msk(role: str) -> set[str]:
+    """What IAM on Amazon MSK gives the role on the cluster beside its rules, since it asks for more there:
+    DescribeCluster to connect, and WriteDataIdempotently for transactions."""
+    return {"DESCRIBE", *(["IDEMPOTENT_WRITE"] if role in ("producer", "consumer") else [])}
+
+
 def is_operators(rule: Rule) -> bool:
     """Whether Strimzi's topic operator does it, where it manages topics."""
     return rule.kind == TOPIC and rule.operation in OPERATORS

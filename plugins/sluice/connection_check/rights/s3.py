@@ -39,6 +39,11 @@ class Places:
     """The bucket of checkpoints, with their prefix; empty: on a volume."""
     is_listed: bool = True
     """False: the warehouse's bucket cannot be listed, and has no versions, by declaration."""
+    in_catalog: bool = False
+    """Whether the tables' files are the catalog's matter: it gives their keys, or has buckets of its own for
+    them (Amazon S3 Tables)."""
+    is_deleted_from: bool = True
+    """False: the catalog deletes the tables' files, by declaration."""
 
     @property
     def buckets(self) -> tuple[str, ...]:
@@ -70,11 +75,14 @@ def bucket_of(place: str) -> str:
 def s3_grants(places: Places) -> dict[str, list[Grant]]:
     """Role -> its rights; the rest is denied. Only ``maintenance`` may delete, and only current versions of
     tables' files; and ``consumer`` old checkpoints in their bucket."""
-    ledger, lake = f"{places.ledger}/*", f"{places.lake}/*"
-    written = (lake, *([f"{places.documents}/*"] if places.documents else []))
+    ledger = f"{places.ledger}/*"
+    tables = () if places.in_catalog else (f"{places.lake}/*",)
+    documents = (f"{places.documents}/*",) if places.documents else ()
     files = tuple(f"{one}/*" for one in places.files)
     both = tuple(dict.fromkeys([*places.buckets, bucket_of(places.source)]))
     read = tuple(f"{one}/*" for one in dict.fromkeys([bucket_of(places.lake), *both]))
+    if places.in_catalog:
+        read = (ledger, *documents, f"{places.source}/*")
     schemas = f"{places.ledger}/{SCHEMAS}/*"
     deletable = ("data", "metadata", *DOCUMENTS)
     kept: list[Grant] = []
@@ -83,7 +91,7 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
             Grant(LISTING, (bucket_of(places.checkpoints),)),
             Grant((*READING, *WRITING, DELETE), (f"{places.checkpoints}/*",)),
         ]
-    return {
+    granted = {
         "airflow": [
             Grant((*LISTING, *SEEING_VERSIONS), both),
             Grant(READING, read),
@@ -91,25 +99,38 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
         ],
         "producer": [
             Grant(LISTING, both),
-            Grant(READING, (f"{places.source}/*", ledger, lake)),
-            Grant(WRITING, (lake,)),
+            Grant(READING, (f"{places.source}/*", ledger, *tables)),
+            Grant(WRITING, tables),
             # Schemas with the new columns of files.
             Grant((PUT,), (schemas,), is_optional=True),
         ],
         "consumer": [
             Grant(LISTING, places.buckets),
-            Grant((*READING, *WRITING), (*written, *files)),
+            Grant((*READING, *WRITING), (*tables, *files)),
+            # Small, written once, and read by their names.
+            Grant((GET, PUT), documents),
             # The plans of changes.
             Grant(READING, (f"{places.ledger}/*/change.json",)),
             # Schemas of a registry, which are kept for ever.
             Grant((*READING, PUT), (schemas,), is_optional=True),
             *kept,
         ],
-        "reader": [Grant(LISTING, places.buckets), Grant(READING, (*written, *files))],
-        "observer": [Grant(LISTING, places.buckets), Grant(READING, (*written, ledger))],
+        "reader": [
+            Grant(LISTING, places.buckets),
+            Grant(READING, (*tables, *files)),
+            Grant((GET,), documents),
+        ],
+        "observer": [
+            Grant(LISTING, places.buckets),
+            Grant(READING, (*tables, ledger)),
+            Grant((GET,), documents),
+        ],
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
-        "maintenance": [Grant((DELETE,), tuple(f"{places.lake}/*/{part}/*" for part in deletable))],
+        "maintenance": [Grant((DELETE,), tuple(f"{places.lake}/*/{part}/*" for part in deletable))]
+        if places.is_deleted_from
+        else [],
     }
+    return {role: [one for one in theirs if one.resources] for role, theirs in granted.items()}
 
 
 def allows(grants: Iterable[Grant], action: str, resource: str, *, optional: bool = True) -> bool:

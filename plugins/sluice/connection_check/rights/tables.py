@@ -2,13 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 # Who may change tables in the catalog, and who may only read it: in PostgreSQL as in a REST catalog.
 CATALOG_WRITERS, CATALOG_READERS = ("producer", "consumer"), ("airflow", "reader", "observer")
 READ, WRITE = ("SELECT",), ("SELECT", "INSERT", "UPDATE", "DELETE")
 # Table of a catalog in a database, which Iceberg's clients share.
 CATALOG_TABLE = "iceberg_tables"
+
+# Of IAM, on tables and namespaces of AWS Glue; the last where catalogs are tried, in `check_namespace`.
+GLUE_READ = ("glue:GetTable",)
+GLUE_WRITE = (*GLUE_READ, "glue:CreateTable", "glue:UpdateTable", "glue:GetDatabase", "glue:CreateDatabase")
+GLUE_TRIAL = "glue:DeleteTable"
+# Of IAM, on a table bucket of Amazon S3 Tables, and on its tables.
+S3_TABLES_READ = tuple(
+    f"s3tables:{one}"
+    for one in (
+        *("GetTableBucket", "ListNamespaces", "GetNamespace", "ListTables"),
+        *("GetTable", "GetTableMetadataLocation", "GetTableData"),
+    )
+)
+S3_TABLES_WRITE = (
+    *S3_TABLES_READ,
+    *(
+        f"s3tables:{one}"
+        for one in ("CreateNamespace", "CreateTable", "UpdateTableMetadataLocation", "PutTableData")
+    ),
+)
+S3_TABLES_TRIAL = "s3tables:DeleteTable"
+
+
+def actions(role: str, read: Sequence[str], write: Sequence[str]) -> tuple[str, ...]:
+    """Which of these the role has."""
+    return tuple(write if role in CATALOG_WRITERS else read if role in CATALOG_READERS else ())
+
+
+def glue_actions(role: str, *, in_check_namespace: bool = False) -> tuple[str, ...]:
+    """What the role may do in AWS Glue. A writer also drops the tables that it tries the catalog with."""
+    found = actions(role, GLUE_READ, GLUE_WRITE)
+    return (*found, GLUE_TRIAL) if in_check_namespace and role in CATALOG_WRITERS else found
 
 
 def privileges(role: str) -> tuple[str, ...]:

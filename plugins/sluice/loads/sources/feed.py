@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
 
+from sluice.config.reading.values import shown_address
 from sluice.core.json_record import Document
 from sluice.loads.sources.base import Counted, Dataset, Source
 
@@ -33,7 +34,9 @@ class FeedSource(Source):
         """What the feed at ``address`` gives from now on."""
         source_id = f"feed-{hashlib.sha256(run_id.encode()).hexdigest()[:16]}"
         topic_id = kafka.describe(topic).id
-        return cls({"source_id": source_id, "kind": cls.KIND, "feed": address, "topic_id": topic_id})
+        # The ledger, pages and events of assets show it.
+        feed = shown_address(address)
+        return cls({"source_id": source_id, "kind": cls.KIND, "feed": feed, "topic_id": topic_id})
 
     @property
     def address(self) -> str:
@@ -61,7 +64,7 @@ class FeedSource(Source):
         found = []
         for source in sources:
             address = urlsplit(source.address)
-            # Without a user and a password, which an address may have.
+            # Without a user and a password, which an address of an earlier release may have.
             host = address.netloc.rpartition("@")[2]
             found.append(Dataset(f"{address.scheme}://{host}", address.path or "/"))
         return found

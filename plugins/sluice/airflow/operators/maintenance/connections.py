@@ -20,13 +20,16 @@ from sluice.config.notifications import CLASSES, INSTALLATION, SMTP
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.messages import summarize
+from sluice.core.messages import MAX_PROBLEMS, summarize
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from sluice.connection_check.rows import Row
     from sluice.connection_check.run import End
+
+# The role of Airflow's tasks.
+OWN_ROLE = "airflow"
 
 
 class CheckConnectionsOperator(BaseOperator):
@@ -50,10 +53,10 @@ class CheckConnectionsOperator(BaseOperator):
 
     def _check(self) -> dict[str, int]:
         # What each DAG file would import else, at each parsing.
-        from sluice.connection_check.check import check, not_here, roles_here
+        from sluice.connection_check.check import check, elsewhere, roles_here
         from sluice.connection_check.needs import needs
         from sluice.connection_check.probing.ends import database_ends
-        from sluice.connection_check.rows import failures, remarks, table
+        from sluice.connection_check.rows import failures, not_looked_at, outcome, remarks, table
 
         declared = streams.load_valid()
         needed, roles = needs(declared.specs), roles_here()
@@ -61,20 +64,31 @@ class CheckConnectionsOperator(BaseOperator):
         databases = {name: _read(name) for name in needed.tables or {}}
         further = database_ends(needed.tables or {}, lambda name: databases[name]())
         further += mail_ends(list(streams.names()))
-        rows = check(roles, PlatformHook().load, needed, further, lambda text: self.log.info("%s", text))
+        rows = check(
+            roles,
+            PlatformHook().load,
+            needed,
+            further,
+            lambda text: self.log.info("%s", text),
+            own=(OWN_ROLE,),
+        )
+        rows += elsewhere(roles)
         self.log.info("%s", f"\n{table(rows, time.time())}")
         told = remarks(rows) + [f"stream not looked at: {reason}" for reason in declared.reasons]
-        for line in [*told, *filter(None, [not_here(roles)])]:
+        for line in told:
             self.log.info("remark: %s", line)
+        missed = not_looked_at(rows)
+        for line in missed:
+            self.log.warning("%s", line)
         problems = failures(rows)
         for line in problems:
             self.log.error("%s", line)
         if problems:
-            count = sum(1 for row in rows if row.problems)
-            raise failed(
-                ErrorCode.CONNECTION_FINDING, f"{count} of {len(rows)} ends failed: {summarize(problems)}"
-            )
-        return {"ends": len(rows), "remarks": len(told)}
+            # Each end that failed is named: what is told of again is another message.
+            ends = [row.where for row in rows if row.problems][MAX_PROBLEMS:]
+            also = f"; failed too: {', '.join(ends)}" if ends else ""
+            raise failed(ErrorCode.CONNECTION_FINDING, f"{outcome(rows)}: {summarize(problems)}{also}")
+        return {"ends": len(rows) - len(missed), "remarks": len(told), "not_looked_at": len(missed)}
 
 
 def _read(name: str) -> Callable[[], Database]:
@@ -99,13 +113,17 @@ def mail_ends(names: list[str]) -> list[End]:
     rules = [
         rule for rule in notifications.load(names, is_strict=False).notify if rule.class_path == CLASSES[SMTP]
     ]
-    ids = {str(rule.values.get("smtp_conn_id", "smtp_default")): rule for rule in rules}
+    # Two rules may log in to one server in two ways.
+    ids = [
+        (str(rule.values.get("smtp_conn_id", "smtp_default")), str(rule.values.get("auth_type", "basic")))
+        for rule in rules
+    ]
     found = []
-    for name, rule in ids.items():
+    for name, kind in dict.fromkeys(ids):
         row = Row("airflow", "smtp", name)
         connection = _mail_connection(row)
-        kind = str(rule.values.get("auth_type", "basic"))
-        found.append(End(row, partial(_ask_mail, connection, kind) if connection else lambda _: None))
+        ask = partial(_ask_mail, connection, kind) if connection else lambda _: None
+        found.append(End(row, ask, [connection.password or ""] if connection else []))
     return found
 
 
@@ -126,6 +144,8 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
     """TLS and login, as the notifier's; nothing is sent. Raises ClientError."""
     from airflow.providers.smtp.hooks.smtp import SmtpHook
 
+    from sluice.connection_check.probing.certificates import note
+
     class Hook(SmtpHook):
         # No question to Airflow from this thread.
         def get_connection(self, conn_id: str) -> Any:  # type: ignore[override]
@@ -136,7 +156,7 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
     try:
         with hook.get_conn():
             client: Any = hook._smtp_client
-            _note_tls(rows[0], client.sock)
+            note(rows[0], client.sock)
             client.noop()
     except ssl.SSLCertVerificationError as error:
         raise Refused(
@@ -148,15 +168,3 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
         raise Refused(f"{where} refuses the login: {said}. Fix: correct the connection's login") from error
     except (OSError, smtplib.SMTPException) as error:
         raise Unreachable(f"{where} does not answer: {error}. Fix: start it, or correct its host") from error
-
-
-def _note_tls(row: Row, opened: Any) -> None:
-    from sluice.connection_check.probing.tls import span_of
-    from sluice.connection_check.rows import PLAIN_TEXT
-
-    if not isinstance(opened, ssl.SSLSocket):
-        row.tls = PLAIN_TEXT
-        return
-    row.tls = opened.version() or ""
-    if shown := opened.getpeercert(binary_form=True):
-        row.certificate = span_of(shown)

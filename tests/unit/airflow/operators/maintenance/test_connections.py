@@ -30,9 +30,14 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[End]:
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
 
     def check(
-        roles: Sequence[str], load: object, needs: Needs, further: Sequence[End], say: Callable[[str], None]
+        roles: Sequence[str],
+        load: object,
+        needs: Needs,
+        further: Sequence[End],
+        say: Callable[[str], None],
+        own: Sequence[str],
     ) -> list[Row]:
-        assert list(roles) == ["airflow"]
+        assert (list(roles), list(own)) == (["airflow"], ["airflow"])
         return look([*found, *further], say)
 
     monkeypatch.setattr(checking, "check", check)
@@ -52,10 +57,14 @@ def nothing(rows: list[Row]) -> None:
 def test_the_table_is_in_the_log(ends: list[End], caplog: pytest.LogCaptureFixture) -> None:
     ends.append(End(Row("airflow", "kafka", "broker:9092", remarks=["1 right too many: x"]), nothing))
     with caplog.at_level(logging.INFO):
-        assert run() == {"ends": 1, "remarks": 1}
-    assert "airflow  kafka  broker:9092" in caplog.text
+        assert run() == {"ends": 1, "remarks": 1, "not_looked_at": 5}
+    assert "airflow kafka broker:9092" in " ".join(caplog.text.split())
     assert "remark: airflow kafka broker:9092: 1 right too many: x" in caplog.text
-    assert "not looked at: producer" in caplog.text
+    # The roles whose files are not here are in the table, and not as well.
+    assert [line.split()[-3:] for line in caplog.text.splitlines() if line.startswith("producer")] == [
+        ["not", "looked", "at"]
+    ]
+    assert "--role producer as role producer, where its files are" in caplog.text
 
 
 def test_a_problem_fails_it_with_one_line(ends: list[End], caplog: pytest.LogCaptureFixture) -> None:
@@ -77,4 +86,13 @@ def test_a_connection_that_airflow_lacks_is_its_own_row(
     monkeypatch.setattr(connections, "get", gone)
     ends.append(End(Row("airflow", "s3", "there"), nothing))
     with raising(AirflowFailException, "1 of 2 ends", "connection 'results' not found"):
+        run()
+
+
+def test_each_end_that_failed_is_named(ends: list[End]) -> None:
+    """A fifth one is another message, so it is told."""
+    for number in range(5):
+        row = Row("airflow", "kafka broker", f"broker-{number}:9092", problems=["it is away"])
+        ends.append(End(row, nothing))
+    with raising(AirflowFailException, "and 2 more; failed too:", "broker-3:9092", "broker-4:9092"):
         run()
