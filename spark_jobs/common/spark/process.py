@@ -38,7 +38,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
     ``work`` returns soon after the event is set. 143: it returned after SIGTERM. 0: it returned otherwise.
     76: it raised Fenced. 77: a system refuses its login. 78: it raised ConfigError or Unrecoverable. 1: it
     raised anything else, or its parent ended. The log's last line is then the :func:`failure_line`. See
-    :func:`exit_code` for 76 and 78.
+    :func:`exit_code` for 76 to 78.
     """
     log_to_stderr()
     stop, received = threading.Event(), list[int]()
@@ -63,7 +63,7 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
             log.exception("%s failed", name)
         log.error("%s", line)
         if code_in(line) in LOGINS:
-            return exits.LOGIN_REFUSED
+            return exit_code(exits.LOGIN_REFUSED, line)
         is_final = isinstance(known(error), ConfigError | Unrecoverable)
         return exit_code(exits.CONFIGURATION if is_final else 1, line)
     if stop.is_set():
@@ -72,10 +72,10 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
 
 
 def exit_code(code: int, line: str) -> int:
-    """``code``; 0 instead of one of exits.FINAL if exits.TERMINATION_LOG names a file, which then has both
-    code and line."""
+    """``code``; 0 instead of one of exits.BY_MESSAGE if exits.TERMINATION_LOG names a file, which then has
+    both code and line."""
     path = os.environ.get(exits.TERMINATION_LOG)
-    if path is None or code not in exits.FINAL:
+    if path is None or code not in exits.BY_MESSAGE:
         return code
     Path(path).write_text(exits.termination_message(code, line), encoding="utf-8")
     return 0

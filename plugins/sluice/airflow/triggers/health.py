@@ -202,7 +202,8 @@ class RecoveryTrigger(PollTrigger):
         # Airflow 3.3 fails a task that is resumed before it knows of its worker's end.
         await self.sleep(SETTLE_SECONDS)
         outcome, progress = await self.wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, "at": self.clock()})
+        event = {"outcome": outcome.value, "reason": progress.message, "at": self.clock()}
+        yield TriggerEvent({**progress.details, **event})
 
     async def poll(self) -> Progress:
         self._samples = [*self._samples[-MAX_SAMPLES:], await self.observe()]
@@ -213,6 +214,8 @@ class RecoveryTrigger(PollTrigger):
             return Progress(message, Outcome.REACHED)
         if report.health is Health.FENCED and report.health in no_action(self.component):
             return Progress(message, Outcome.REPLACED)
+        if now.process is not None and now.process.is_login_refused:
+            return Progress(report.message, Outcome.PERMANENT, {"health": report.health.value})
         if now.process is not None and now.process.state in ENDED and report.is_final:
             return Progress(f"{now.process.message()}; {message}", Outcome.PERMANENT)
         return Progress(message)

@@ -54,6 +54,10 @@ class ProcessWatch:
 
     def failure(self, process: ProcessStatus, now: float) -> str | None:
         """Why the wait cannot succeed, or None. Call it with every observation; ``now`` in seconds."""
+        if process.is_login_refused:
+            # It goes on by itself once that is corrected: an attempt is no restart.
+            self.down_since, self.pids = None, set()
+            return None
         if process.pid is not None:
             self.pids.add(process.pid)
         if process.is_misconfigured:
@@ -127,7 +131,8 @@ class WaitTrigger(PollTrigger):
         failure = process and self._watch.failure(process, self.clock())
         if failure:
             return replace(progress, message=f"{failure}; {progress.message}", outcome=Outcome.PERMANENT)
-        return replace(progress, message="; ".join([progress.message, *errors]))
+        refused = [process.message()] if process and process.is_login_refused else []
+        return replace(progress, message="; ".join([progress.message, *refused, *errors]))
 
     async def _try(self, request: Callable[[StreamClients], T], errors: list[str]) -> T | None:
         try:

@@ -159,7 +159,8 @@ def test_what_the_runtime_restarted_is_recorded_once() -> None:
     now = time.time()
     process = replace(
         sample().process or ProcessStatus("p", ProcessState.RUNNING),
-        restarts=(now - 30, now - 20),
+        restarts=(now - 40, now - 30, now - 20),
+        refused=(now - 40,),
         last_exit=ProcessExit(now - 21, 1, 9.0),
     )
     world.observing = lambda at: sample(at, process)

@@ -60,6 +60,15 @@ def test_a_process_that_keeps_dying_ends_the_wait() -> None:
     assert failures[6] == "stream-x was restarted 6 times during the wait"
 
 
+def test_a_login_that_is_refused_is_waited_for() -> None:
+    """The stream goes on by itself once it is corrected."""
+    watch = ProcessWatch(grace=30)
+    refused = replace(process(S.BACKOFF, None), exit_status=exits.LOGIN_REFUSED)
+    for attempt in range(1, 20):
+        assert watch.failure(process(S.RUNNING, attempt), 100.0 * attempt) is None
+        assert watch.failure(refused, 100.0 * attempt + 30) is None
+
+
 def test_offsets_before_the_streams_first_are_unreachable_offsets() -> None:
     assert not unreachable_offsets(EXPECTED, {0: 5, 1: 0})
     assert str(unreachable_offsets(EXPECTED, {0: 7})) == "0=[5,7)"

@@ -113,6 +113,8 @@ def test_the_last_line_of_a_log_begins_with_the_code(
     [
         (Fenced("epoch 3 is newer"), 0, (exits.FENCED, "SLU-501 Fenced: epoch 3 is newer")),
         (ConfigError("no key"), 0, (exits.CONFIGURATION, "SLU-101 ConfigError: no key")),
+        # Supervision starts it again.
+        (LoginRefused("no"), 0, (exits.LOGIN_REFUSED, "SLU-210 LoginRefused: no")),
         (Unrecoverable("gone"), 0, (exits.CONFIGURATION, "SLU-507 Unrecoverable: gone")),
         # It may pass: the runtime restarts it.
         (LookupError("no topic"), 1, None),

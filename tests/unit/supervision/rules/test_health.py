@@ -92,6 +92,7 @@ def refused_login(**more: Any) -> Sample:
         "exit_status": 77,
         "description": "SLU-210 LoginRefused: Kafka at b:1 refuses the login",
         "restarts": tuple(NOW - ago for ago in (90, 80, 70, 60, 50)),
+        "refused": tuple(NOW - ago for ago in (90, 80, 70, 60, 50)),
         "last_exit": ProcessExit(NOW - 10, 77, 5.0),
         "restart_at": NOW + 20,
     }
@@ -153,6 +154,20 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         V.STARTING,
         "no active writer 9 s after its start",
         False,
+    ),
+    "starting: it ended once for another reason, after many attempts": (
+        [refused_login(exit_status=1, description="", last_exit=ProcessExit(NOW - 10, 1, 5.0))],
+        EMPTY,
+        V.STARTING,
+        "exit code 1 after 5 s; the runtime restarts it in 20 s",
+        False,
+    ),
+    "login refused: its runtime does not try it again": (
+        [refused_login(state=X, restart_at=None)],
+        EMPTY,
+        V.LOGIN_REFUSED,
+        "is EXITED .*SLU-210",
+        True,
     ),
     # A transaction of others that does not end.
     "waiting for a transaction: nothing behind it is read": (
