@@ -19,7 +19,15 @@ from sluice.core.processes.status import Problem, ProcessExit, ProcessState, Pro
 from sluice.core.tables.position import Position
 from sluice.supervision.rules.consumer import assess_consumer
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, WELL, Health, HealthReport
+from sluice.supervision.rules.status import (
+    ATTEMPT_DUE,
+    LEFT_ALONE,
+    NO_ACTION,
+    RESTARTABLE,
+    WELL,
+    Health,
+    HealthReport,
+)
 from tests.support.alerting import ALERTING
 
 NOW = 100_000.0
@@ -161,6 +169,20 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         V.STARTING,
         "exit code 1 after 5 s; the runtime restarts it in 20 s",
         False,
+    ),
+    "data at risk: its login is refused, and records are deleted soon": (
+        [replace(refused_login(), expiring={0: 150}, expires_in=5400.0)],
+        EMPTY,
+        V.DATA_AT_RISK,
+        "^retention deletes 50 unread records.*; login refused: .*SLU-210 .* restarts it in 20 s; 800 rec",
+        True,
+    ),
+    "data lost: its login is refused, too": (
+        [replace(refused_login(), begins={0: 150})],
+        EMPTY,
+        V.DATA_LOST,
+        "50 offsets were deleted .*Fix: .*; login refused: .*SLU-210 ",
+        True,
     ),
     "login refused: its runtime does not try it again": (
         [refused_login(state=X, restart_at=None)],
@@ -1311,3 +1333,8 @@ def test_what_clocks_say_of_the_future_changes_nothing(
         assess_consumer([*future, last], POLICY, history).health
         is assess_consumer([last], POLICY, history).health
     )
+
+
+def test_a_refused_login_is_tried_again_also_while_records_are_at_risk() -> None:
+    ended = replace(refused_login(state=X, restart_at=None), expiring={0: 150}, expires_in=5400.0)
+    assert assess_consumer([ended], POLICY, EMPTY).details[ATTEMPT_DUE]
