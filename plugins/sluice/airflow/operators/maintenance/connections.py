@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from sluice.airflow import connections
-from sluice.airflow.failures import failed, final_failures
+from sluice.airflow.failures import failed_over, final_failures
 from sluice.airflow.hook import PlatformHook
 from sluice.config import notifications, streams
 from sluice.config.connection import Database
@@ -20,7 +20,7 @@ from sluice.config.notifications import CLASSES, INSTALLATION, SMTP
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.messages import summarize
+from sluice.core.messages import counted
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -71,9 +71,8 @@ class CheckConnectionsOperator(BaseOperator):
             self.log.error("%s", line)
         if problems:
             count = sum(1 for row in rows if row.problems)
-            raise failed(
-                ErrorCode.CONNECTION_FINDING, f"{count} of {len(rows)} ends failed: {summarize(problems)}"
-            )
+            head = f"{count} of {len(rows)} ends failed, {counted(len(problems), 'finding')}"
+            raise failed_over(ErrorCode.CONNECTION_FINDING, head, problems)
         return {"ends": len(rows), "remarks": len(told)}
 
 
