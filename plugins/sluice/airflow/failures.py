@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode, with_code
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
@@ -22,6 +23,9 @@ def final_failures() -> Iterator[None]:
     """Fail the task without retries on errors that the next attempt would find again."""
     try:
         yield
+    except SecretNotFound as error:
+        # It may be there at the next attempt.
+        raise failed_attempt(error.code, error) from error
     except (Missing, Refused, ConfigError) as error:
         raise failed(error.code, error) from error
     except Unreachable as error:

@@ -45,7 +45,7 @@ class Occasion:
     findings: tuple[str, ...] = ()
     """Each is told once per outage, instead of `condition`, with which their conditions begin."""
     head: str = ""
-    """Of several findings: their number, without their texts."""
+    """Number of the findings, without their texts."""
     is_urgent: bool = False
     """Told without the history, too."""
     is_repeated: bool = False

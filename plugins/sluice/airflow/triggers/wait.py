@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import TriggerEvent
 
 from sluice.airflow.triggers.base import StreamTrigger, T
+from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import with_code
 from sluice.core.errors import ClientError
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 
@@ -93,6 +95,8 @@ class PollTrigger(StreamTrigger):
         while True:
             try:
                 progress = await self.poll()
+            except SecretNotFound as error:
+                progress = Progress(with_code(error.code, error))
             except ConfigError as error:
                 return Outcome.PERMANENT, Progress(str(error))
             if progress.outcome is not None:
