@@ -255,3 +255,12 @@ def test_a_catalog_on_another_machine_is_verified_by_every_client_unless_it_is_d
 
 def declared(text: str, more: str) -> str:
     return text.replace("[source]", f"{more}\n[source]")
+
+
+def test_the_variables_of_a_role_are_those_to_which_its_file_refers(tmp_path: Path) -> None:
+    environ = {platform.DIRECTORY_VARIABLE: str(tmp_path)}
+    assert platform.variables("consumer", environ) == frozenset()
+    path = tmp_path / "consumer.toml"
+    path.write_text('[kafka]\npassword = { env = "KAFKA_KEY" }\n[s3]\nsecret_key = { file = "/s" }')
+    path.chmod(0o600)
+    assert platform.variables("consumer", environ) == {"KAFKA_KEY"}
