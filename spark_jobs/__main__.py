@@ -15,9 +15,8 @@ from typing import assert_never
 from sluice.config import streams
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import SourceType
-from sluice.core.processes import exits
 from spark_jobs.common.spark.failures import failure_line, needs_traceback
-from spark_jobs.common.spark.process import exit_code
+from spark_jobs.common.spark.process import code_for, exit_code
 
 Job = Callable[[str, Sequence[str]], int]
 
@@ -81,7 +80,8 @@ JOBS: Mapping[str, Job] = {job.__name__: job for job in (consumer, producer, que
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a job; return its exit code, with a :func:`failure_line` on stderr for 1 and 78 (ConfigError)."""
+    """Run a job; return its exit code, with a :func:`failure_line` on stderr for another than 0
+    (``process.code_for``)."""
     parser = argparse.ArgumentParser(prog="python -m spark_jobs", description="Run one job of a stream.")
     parser.add_argument("job", choices=JOBS)
     parser.add_argument("stream")
@@ -94,7 +94,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if needs_traceback(line):
             traceback.print_exc()
         print(line, file=sys.stderr)  # noqa: T201
-        return exit_code(exits.CONFIGURATION if isinstance(error, ConfigError) else 1, line)
+        return exit_code(code_for(error, line), line)
 
 
 if __name__ == "__main__":

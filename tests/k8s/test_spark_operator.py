@@ -146,7 +146,7 @@ def test_a_preempted_executor_is_read_from_the_events(world: Applications) -> No
     assert "nyc-taxi-consumer-ab123-exec-1" in found.description
 
 
-@pytest.mark.parametrize("code", sorted(exits.FINAL))
+@pytest.mark.parametrize("code", sorted(exits.BY_MESSAGE))
 def test_a_final_end_stays_until_it_is_started_again(world: Applications, code: int) -> None:
     runtime = world.operator_runtime()
     assert runtime.start(PROGRAM)

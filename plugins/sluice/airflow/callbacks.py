@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 from sluice.airflow.channel import RunChannel, compose
@@ -61,8 +62,9 @@ def _tell(occasion: Occasion | None, channel: RunChannel, dag_id: str, task: str
     if occasion is None:
         return
     try:
-        note = compose(occasion, (dag_id, channel.context["run_id"]), task)
-        telling.tell_occasion(occasion, note, PlatformHook().brief_history, channel)
+        run = dag_id, channel.context["run_id"]
+        composed = partial(compose, run=run, task=task)
+        telling.tell_occasion(occasion, composed, PlatformHook().brief_history, channel)
     except (telling.NotDelivered, ConfigError, ClientError) as error:
         log.error("%s", with_code(code_of(error), error))
 

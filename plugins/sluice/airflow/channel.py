@@ -37,6 +37,7 @@ def compose(occasion: Occasion, run: tuple[str, str], task: str = "") -> Notific
         task=task,
         remedy=occasion.remedy,
         form=form(occasion.stream) if occasion.is_component else "",
+        findings=occasion.findings,
     )
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
+from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode, with_code
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
-from sluice.core.messages import failure_reason
+from sluice.core.messages import failure_reason, summarize
 
 if TYPE_CHECKING:
     from sluice.clients.processes.base import Runtime
@@ -22,6 +23,9 @@ def final_failures() -> Iterator[None]:
     """Fail the task without retries on errors that the next attempt would find again."""
     try:
         yield
+    except SecretNotFound as error:
+        # It may be there at the next attempt.
+        raise failed_attempt(error.code, error) from error
     except (Missing, Refused, ConfigError) as error:
         raise failed(error.code, error) from error
     except Unreachable as error:
@@ -31,6 +35,20 @@ def final_failures() -> Iterator[None]:
 def failed(code: ErrorCode, message: object) -> AirflowFailException:
     """A task's failure without retries."""
     return AirflowFailException(with_code(code, message))
+
+
+class FindingsFailed(AirflowFailException):
+    """A task's failure without retries over ``findings``: the message has the first few, and their ``head``,
+    their number. A person is told each of them (``sluice.notify.occasions``)."""
+
+    head = ""
+    findings: tuple[str, ...] = ()
+
+
+def failed_over(code: ErrorCode, head: str, findings: Sequence[str]) -> FindingsFailed:
+    error = FindingsFailed(with_code(code, f"{head}: {summarize(findings)}"))
+    error.head, error.findings = head, tuple(findings)
+    return error
 
 
 def failed_attempt(code: ErrorCode, message: object) -> AirflowException:

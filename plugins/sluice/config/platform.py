@@ -32,6 +32,7 @@ from sluice.config.reading import toml as config
 from sluice.config.reading.references import AirflowSecrets, References, named_files
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import check_url
+from sluice.core.processes.environment import referenced_by
 
 ROLES = ("airflow", "producer", "consumer", "reader", "maintenance", "observer")
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
@@ -140,6 +141,15 @@ def load(
     if platform.role != role:
         raise ConfigError(f"{path}: says role {platform.role!r}; it must say {role!r}")
     return platform
+
+
+def variables(role: str, environ: Mapping[str, str] | None = None) -> frozenset[str]:
+    """The variables to which the file of ``role`` refers; empty if it cannot be read."""
+    try:
+        path, text = files.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+        return frozenset(referenced_by(config.toml(text, path)))
+    except ConfigError:
+        return frozenset()
 
 
 # What of a file changes with its content: path, number, change in ns and bytes.

@@ -25,6 +25,7 @@ class ErrorCode(StrEnum):
     INCOMPATIBLE_SCHEMA = "SLU-103", "Table is incompatible with the declaration"
     INVALID_PARAMETER = "SLU-104", "Invalid parameter of a run"
     DOCUMENT_NOT_FOUND = "SLU-105", "Result of an earlier task is missing"
+    SECRET_NOT_FOUND = "SLU-106", "Secret missing or unreadable"
     # Systems.
     SYSTEM_UNREACHABLE = "SLU-200", "System unreachable"
     KAFKA_UNREACHABLE = "SLU-201", "Kafka unreachable"
@@ -140,10 +141,11 @@ class ErrorCode(StrEnum):
     DRILL_FAILED = "SLU-804", "Drill failed"
 
 
-# A system does not let this one in, or is not the one that its certificate must name: corrected by a person,
-# and not by a restart.
+# A system does not let this one in, or is not the one that its certificate must name, or the secret to log in
+# with is not there (yet): corrected by a person, and not by a restart; then it goes on by itself.
 LOGINS = frozenset(
     {
+        ErrorCode.SECRET_NOT_FOUND,
         ErrorCode.KAFKA_LOGIN,
         ErrorCode.S3_LOGIN,
         ErrorCode.CATALOG_LOGIN,

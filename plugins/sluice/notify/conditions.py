@@ -13,8 +13,9 @@ from sluice.core.findings import names_in
 from sluice.notify.remedies import HEALTHS
 from sluice.supervision.rules.status import Health
 
-# A broken component's conditions: health statuses, failures and requests of one outage are fewer.
-MAX_CONDITIONS = 50
+# A broken component's conditions: health statuses, failures and requests of one outage are fewer; findings of
+# one check are, too.
+MAX_CONDITIONS = 200
 # Rule -> conditions told since the last recovery. A rule that does not cover an event has them
 # too: it has nothing to tell of it either.
 Conditions = Mapping[str, Sequence[str]]
@@ -75,3 +76,14 @@ def after(
         return earlier != mark and not (is_other and earlier.removesuffix(UNANSWERED) in HEALTHS)
 
     return {rule.id: kept[-MAX_CONDITIONS:] for rule in rules if (kept := conditions(rule))}
+
+
+def without_ended(told: Conditions, begin: str, current: Collection[str]) -> dict[str, list[str]]:
+    """``told`` without the findings that are none any more: conditions that begin with ``begin``, and are not
+    ``current``. Found again they are told again."""
+
+    def is_kept(condition: str) -> bool:
+        return not condition.startswith(begin) or condition.removesuffix(UNANSWERED) in current
+
+    found = {rule: [one for one in before if is_kept(one)] for rule, before in told.items()}
+    return {rule: kept for rule, kept in found.items() if kept}

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
 from sluice.config.notifications import Event
 from sluice.core.error_codes import ErrorCode, code_in, code_of, with_code
+from sluice.core.messages import summarize
 from sluice.ledger.keys import history_name
 from sluice.notify.conditions import scheduled_condition
 
@@ -40,6 +42,10 @@ class Occasion:
     """History of what was told of it, as `nyc_taxi.maintenance`; empty for a run, told once."""
     condition: str = ""
     """What is told once per outage, as its error code; "": the outage is over."""
+    findings: tuple[str, ...] = ()
+    """Each is told once per outage, instead of `condition`, with which their conditions begin."""
+    head: str = ""
+    """Number of the findings, without their texts."""
     is_urgent: bool = False
     """Told without the history, too."""
     is_repeated: bool = False
@@ -86,11 +92,33 @@ def failed_task(
         return Occasion(Event.ALERT, stream, kind, message, outage, condition, is_urgent=True)
     about = f"{kind} {task_id}"
     if kind in SCHEDULED:
-        condition = scheduled_condition(task_id, message)
-        if kind == CONNECTIONS:
-            condition = f"{condition} {_digest(' '.join(_NUMBERS.sub('', message).split()))}"
-        return Occasion(Event.FAILURE, stream, about, message, f"{stream}.{kind}", condition)
+        condition, outage = scheduled_condition(task_id, message), f"{stream}.{kind}"
+        occasion = Occasion(Event.FAILURE, stream, about, message, outage, condition)
+        findings, head = getattr(error, "findings", ()), getattr(error, "head", "")
+        return replace(occasion, findings=tuple(findings), head=head)
     return Occasion(Event.FAILURE, stream, about, message)
+
+
+def conditions_of(occasion: Occasion) -> dict[str, str]:
+    """Condition -> finding. The same one in other numbers has the same; those of its address are its own."""
+    found: dict[str, str] = {}
+    for finding in occasion.findings:
+        where, _, what = finding.partition(": ")
+        text = " ".join(_NUMBERS.sub("", what).split())
+        condition = f"{occasion.condition} {_digest(f'{where}: {text}')}"
+        while condition in found:
+            condition += "+"
+        found[condition] = finding
+    return found
+
+
+def about_findings(occasion: Occasion, findings: Sequence[str]) -> Occasion:
+    """``occasion`` with a message that begins with some of its findings."""
+    if not findings:
+        return occasion
+    code = code_in(occasion.message) or ErrorCode.PROCESS_FAILED
+    message = with_code(code, f"{occasion.head}: {summarize(findings)}")
+    return replace(occasion, findings=tuple(findings), message=message)
 
 
 def failed_run(stream: str, dag_id: str, reason: str, timeout: timedelta | None) -> Occasion | None:

@@ -15,14 +15,17 @@ from sluice.core.error_codes import ErrorCode, code_of, with_code
 from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.ledger.keys import DELIVERED, NOTIFIED, UNDELIVERED, history_key, moment, run_key
-from sluice.notify.conditions import Told, after, due
-from sluice.notify.occasions import Occasion
+from sluice.notify.conditions import Conditions, Told, after, due, without_ended
+from sluice.notify.occasions import Occasion, about_findings, conditions_of
 from sluice.notify.texts import Notification
 
 log = logging.getLogger(__name__)
 
 # Undelivered notifications: how many of the newest a check reads; how many it delivers, oldest first.
 MAX_OPEN, MAX_DELIVERED = 50, 5
+# Findings of one notification; the others come with the next run.
+MAX_FINDINGS = 20
+Compose = Callable[[Occasion], Notification]
 
 
 class NoAnswer(str):
@@ -87,11 +90,15 @@ def is_told(history: History, stream: str) -> bool:
 
 
 def tell_occasion(
-    occasion: Occasion, note: Notification, connect: Callable[[str], History], channel: Channel
+    occasion: Occasion, compose: Compose, connect: Callable[[str], History], channel: Channel
 ) -> None:
-    """Tell ``note`` of ``occasion``; ``connect``: the history of a name. Raises NotDelivered, ConfigError,
+    """Tell of ``occasion``; ``connect``: the history of a name. Raises NotDelivered, ConfigError,
     ClientError."""
     outage = occasion.outage
+    if occasion.findings:
+        _tell_findings(connect(outage), occasion, compose, channel)
+        return
+    note = compose(occasion)
     if not outage:
         repeated = occasion.is_repeated
         tell_of_run(lambda: connect(occasion.stream), note, channel, is_repeated=repeated)
@@ -110,6 +117,28 @@ def tell(history: History, note: Notification, condition: str, channel: Channel)
     rules = rules_for(note.stream)
     if rules:
         _tell(rules, history, _told(history), note, condition, channel)
+
+
+def _tell_findings(history: History, occasion: Occasion, compose: Compose, channel: Channel) -> None:
+    """Tell of each finding once, and again if it was none meanwhile."""
+    rules, found = rules_for(occasion.stream), conditions_of(occasion)
+    if not rules:
+        return
+    told = _told(history)
+    known = _newest(told, channel.remembered(history.stream))
+    before: Conditions = without_ended(known.conditions, f"{occasion.condition} ", found)
+    new = [one for one in found if due(rules, before, one)][:MAX_FINDINGS]
+    waiting = {one: due(rules, before, one) for one in new}
+    all_waiting = [rule for rule in rules if any(rule in due_now for due_now in waiting.values())]
+    note = compose(about_findings(occasion, [found[one] for one in new]))
+    failures = channel.deliver(_covering(all_waiting, note), note)
+    no_answer = _unanswered(failures)
+    for one, due_now in waiting.items():
+        done = [rule for rule in due_now if rule.id not in failures]
+        before = after(rules, before, one, done, [rule for rule in due_now if rule.id in no_answer])
+    done = [rule for rule in all_waiting if rule.id not in failures]
+    _record(history, note, _covering(done, note), told, Told(before, known.at), channel)
+    _check_delivered(failures)
 
 
 def tell_anyway(connect: Callable[[], History], note: Notification, condition: str, channel: Channel) -> bool:
@@ -141,19 +170,26 @@ def _tell(
     done = [rule for rule in waiting if rule.id not in failures]
     unanswered = [rule for rule in waiting if isinstance(failures.get(rule.id), NoAnswer)]
     conditions = after(rules, known.conditions, condition, done, unanswered)
-    if conditions != told.conditions:
-        delivered = [rule.id for rule in _covering(done, note)]
-        # The newest record counts, also after one of a clock that was ahead.
-        now = datetime.now(UTC)
-        at = max(now, known.at + timedelta(microseconds=1)) if known.at else now
-        document = _document(note, delivered) | {"told": conditions}
-        try:
-            history.record_run(NOTIFIED, document, at)
-        except ClientError as error:
-            # Told again it would be a message per check, for as long as the ledger cannot be written.
-            log.error("what was told is not recorded: %s", with_code(code_of(error), error))
-            channel.remember(history.stream, Told(conditions, at))
+    _record(history, note, _covering(done, note), told, Told(conditions, known.at), channel)
     _check_delivered(failures)
+
+
+def _record(
+    history: History, note: Notification, done: Sequence[Rule], told: Told, now_told: Told, channel: Channel
+) -> None:
+    """Record ``now_told`` unless it is what was ``told``. ``done``: the rules that were told now."""
+    if now_told.conditions == told.conditions:
+        return
+    # The newest record counts, also after one of a clock that was ahead.
+    now = datetime.now(UTC)
+    at = max(now, now_told.at + timedelta(microseconds=1)) if now_told.at else now
+    document = _document(note, [rule.id for rule in done]) | {"told": now_told.conditions}
+    try:
+        history.record_run(NOTIFIED, document, at)
+    except ClientError as error:
+        # Told again it would be a message per check, for as long as the ledger cannot be written.
+        log.error("what was told is not recorded: %s", with_code(code_of(error), error))
+        channel.remember(history.stream, Told(now_told.conditions, at))
 
 
 def tell_of_run(
@@ -209,7 +245,8 @@ def tell_open(history: History, stream: str, channel: Channel) -> None:
         if document is None:
             continue
         given = document["notification"]
-        note = Notification(**{**given, "event": Event(given["event"]), "run": tuple(given["run"])})
+        read = {"event": Event(given["event"]), "run": tuple(given["run"])}
+        note = Notification(**{**given, **read, "findings": tuple(given.get("findings", ()))})
         waiting = [rule for rule in _covering(rules, note) if rule.id not in document["delivered"]]
         failures = channel.deliver(waiting, note)
         # Who gives no answer twice counts as told.

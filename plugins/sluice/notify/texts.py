@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sluice.config.notifications import INSTALLATION, Event
@@ -36,11 +37,14 @@ class Notification:
     """The one that found it, as dag and run id."""
     form: str = ""
     """Where a person restarts, stops or starts the component; empty if it is about none."""
+    findings: tuple[str, ...] = ()
+    """Those that are told, if the message has only some of them; each one line."""
 
     @property
     def text(self) -> str:
         places = [f"{title}: {address}" for title, address in self._places()]
-        return "\n".join([self.message, "", f"Fix: {self.remedy}", *places])
+        findings = [f"- {finding}" for finding in self.findings]
+        return "\n".join([self.message, *findings, "", f"Fix: {self.remedy}", *places])
 
     def _places(self) -> list[tuple[str, str]]:
         places = [("See", self.link), ("Stream", self.page), ("Restart or stop it", self.form)]
@@ -68,7 +72,9 @@ class Notification:
         """Messages quote logs and sources, so all of it is escaped."""
         message, remedy = html.escape(self.message), html.escape(self.remedy)
         places = "<br>".join(f"{title}: {_anchor(address)}" for title, address in self._places())
-        return f"<p>{message}</p>\n<p>Fix: {remedy}</p>\n<p>{places}</p>"
+        items = "".join(f"<li>{html.escape(finding)}</li>" for finding in self.findings)
+        findings = f"\n<ul>{items}</ul>" if items else ""
+        return f"<p>{message}</p>{findings}\n<p>Fix: {remedy}</p>\n<p>{places}</p>"
 
 
 def notification(
@@ -83,6 +89,7 @@ def notification(
     link: str = "",
     remedy: str = "",
     form: str = "",
+    findings: Sequence[str] = (),
 ) -> Notification:
     """``about``: the component or DAG; ``run``: dag and run id; ``base_url``: Airflow's. Without ``link``:
     the page of the run, or of ``task`` in it; without ``remedy``: that of the code in ``message``, of a
@@ -101,6 +108,7 @@ def notification(
         remedy=remedy or remedies.remedy(code or ErrorCode.PROCESS_FAILED, stream),
         run=run,
         form=form,
+        findings=tuple(map(one_line, findings)) if len(findings) > 1 else (),
     )
 
 

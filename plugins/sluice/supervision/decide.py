@@ -14,6 +14,7 @@ from sluice.core.processes.status import ProcessState
 from sluice.supervision.lifecycle import Action
 from sluice.supervision.observation import Observation
 from sluice.supervision.rules.status import (
+    ATTEMPT_DUE,
     MAINTENANCE_OVERDUE,
     RESTARTABLE,
     Health,
@@ -34,7 +35,7 @@ RECOVERY_SECONDS = 120.0
 
 
 class Step(Enum):
-    """The last three fail the task, so that a person is told."""
+    """The last four fail the task, so that a person is told."""
 
     NONE = auto()
     LEAVE_TO_RUNTIME = auto()
@@ -43,6 +44,8 @@ class Step(Enum):
     SUSPEND = auto()
     # What is suspended already, and runs.
     STOP = auto()
+    # Start what ended over a refused login, which is no restart.
+    ATTEMPT = auto()
     LEAVE_TO_PERSON = auto()
     ALERT = auto()
     ALERT_MAINTENANCE = auto()
@@ -96,6 +99,8 @@ def decide(observation: Observation, component: str, action: Action, reason: str
         return Decision(Step.STOP, "it is suspended, and ran")
     if health in RESTARTABLE:
         return Decision(Step.RESTART, message)
+    if health is not Health.UNKNOWN and report.details.get(ATTEMPT_DUE):
+        return Decision(Step.ATTEMPT, message)
     if health not in no_action(component):
         return Decision(Step.ALERT, message)
     if overdue := report.details.get(MAINTENANCE_OVERDUE):

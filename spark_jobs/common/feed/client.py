@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import cast
 
 import httpx
@@ -20,6 +19,7 @@ from httpx_sse import EventSource
 
 from sluice.config.sections.feed import Feed
 from sluice.core.error_codes import ErrorCode
+from sluice.core.http_dates import http_date
 from spark_jobs.common.feed.redirects import open_feed
 
 log = logging.getLogger(__name__)
@@ -120,12 +120,8 @@ def retry_after(header: str | None, now: datetime | None = None) -> float:
     text = header.strip()
     if text.isascii() and text.isdigit():
         return float(text[:9])
-    try:
-        at = parsedate_to_datetime(text)
-    except ValueError:
-        return 0.0
-    at = at if at.tzinfo else at.replace(tzinfo=UTC)
-    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds())
+    at = http_date(text)
+    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds()) if at else 0.0
 
 
 class EventsForgotten(Exception):

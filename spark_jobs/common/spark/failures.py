@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 
-from sluice.core.error_codes import PERMANENT, ErrorCode, code_in, code_of
+from sluice.core.error_codes import LOGINS, PERMANENT, ErrorCode, code_in, code_of
 from sluice.core.tables.file_removal import missing_message
 
 # The last line of a worker's traceback: module, class and text of one of our exceptions.
@@ -164,9 +164,9 @@ def failure_line(error: Exception) -> str:
 
 
 def needs_traceback(line: str) -> bool:
-    """Whether a :func:`failure_line` says less than the traceback: not if the cause is in data or a
-    declaration, which it names."""
-    return code_in(line) not in PERMANENT
+    """Whether a :func:`failure_line` says less than the traceback: not if the cause is in data, a declaration
+    or a login, which it names."""
+    return code_in(line) not in PERMANENT | LOGINS
 
 
 def first_line(error: Exception) -> str:

@@ -36,9 +36,9 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
     """Run ``work`` until it ends, or until SIGTERM or SIGINT set its event; return the exit code.
 
     ``work`` returns soon after the event is set. 143: it returned after SIGTERM. 0: it returned otherwise.
-    76: it raised Fenced. 77: a system refuses its login. 78: it raised ConfigError or Unrecoverable. 1: it
-    raised anything else, or its parent ended. The log's last line is then the :func:`failure_line`. See
-    :func:`exit_code` for 76 and 78.
+    76: it raised Fenced. 77: a system refuses its login, or a secret is missing. 78: it raised another
+    ConfigError, or Unrecoverable. 1: it raised anything else, or its parent ended. The log's last line is
+    then the :func:`failure_line`. See :func:`exit_code` for 76 to 78.
     """
     log_to_stderr()
     stop, received = threading.Event(), list[int]()
@@ -62,20 +62,24 @@ def run_process(name: str, work: Callable[[threading.Event], None]) -> int:
         if needs_traceback(line):
             log.exception("%s failed", name)
         log.error("%s", line)
-        if code_in(line) in LOGINS:
-            return exits.LOGIN_REFUSED
-        is_final = isinstance(known(error), ConfigError | Unrecoverable)
-        return exit_code(exits.CONFIGURATION if is_final else 1, line)
+        return exit_code(code_for(error, line), line)
     if stop.is_set():
         log.info("stopped on request")
     return exits.STOPPED if signal.SIGTERM in received else 0
 
 
+def code_for(error: Exception, line: str) -> int:
+    """The exit code of a process that failed; ``line``: its :func:`failure_line`."""
+    if code_in(line) in LOGINS:
+        return exits.LOGIN_REFUSED
+    return exits.CONFIGURATION if isinstance(known(error), ConfigError | Unrecoverable) else 1
+
+
 def exit_code(code: int, line: str) -> int:
-    """``code``; 0 instead of one of exits.FINAL if exits.TERMINATION_LOG names a file, which then has both
-    code and line."""
+    """``code``; 0 instead of one of exits.BY_MESSAGE if exits.TERMINATION_LOG names a file, which then has
+    both code and line."""
     path = os.environ.get(exits.TERMINATION_LOG)
-    if path is None or code not in exits.FINAL:
+    if path is None or code not in exits.BY_MESSAGE:
         return code
     Path(path).write_text(exits.termination_message(code, line), encoding="utf-8")
     return 0

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.kafka.login.properties import java as java_of_kafka
 from sluice.clients.s3.login import java
+from sluice.config import platform as platforms
 from sluice.config.platform import Platform
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.catalog import REST
@@ -23,6 +24,7 @@ from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import CATALOG
 from sluice.config.reading.files import write_private
 from sluice.config.sections import cluster
+from sluice.core.processes.environment import forgettable
 from spark_jobs.common.spark.login import s3 as s3_login
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,7 @@ def start(
     """
     began, interrupt = monotonic(), signal.getsignal(signal.SIGINT)
     write_executor_template()
+    forget_variables(platform.role)
     builder = SparkSession.builder.appName(name)
     for key, value in (RETAINED | dict(settings or {})).items():
         builder = builder.config(key, value)
@@ -84,6 +87,14 @@ def start(
     log_in_to_rest(spark, platform)
     log.info("Spark started seconds=%.1f", monotonic() - began)
     return spark
+
+
+def forget_variables(role: str) -> None:
+    """Remove what the platform file has been read with from this process's environment, which its JVM and
+    that one's Python workers get. Not the producer's: its workers read the file themselves."""
+    if role != "producer":
+        for name in forgettable(platforms.variables(role)):
+            os.environ.pop(name, None)
 
 
 def write_executor_template(

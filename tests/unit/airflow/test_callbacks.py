@@ -16,7 +16,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow import callbacks, delivery
 from sluice.airflow.channel import RunChannel
-from sluice.airflow.failures import failed, final_failures
+from sluice.airflow.failures import failed, failed_over, final_failures
 from sluice.config.notifications import INSTALLATION, Event
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
@@ -222,26 +222,54 @@ def test_what_is_wrong_with_the_configuration_is_told_once_a_day_to_every_rule(
     assert len(Recorder.sent) == 3
 
 
+def finds(world: World, *problems: str) -> None:
+    """A check of connections does."""
+    error = failed_over(ErrorCode.CONNECTION_FINDING, f"{len(problems)} of 9 ends failed", problems)
+    context = world.context("check_connections", "sluice_connections", error)
+    context["task"].stream = INSTALLATION
+    callbacks.task_failed(context)
+
+
+def test_each_finding_is_told_once_however_many_there_are(world: World) -> None:
+    """Also the fourth, which the task's one line only counts; brokers differ by a number alone."""
+    found = [f"airflow kafka b-{number}:9092: it does not answer" for number in (1, 2, 3, 4)]
+    finds(world, *found)
+    finds(world, *found)
+    ((_, text),) = Recorder.sent
+    assert "4 of 9 ends failed" in text
+    assert [line for line in text.splitlines() if line.startswith("- ")] == [f"- {one}" for one in found]
+    other = "airflow smtp there: it does not answer"
+    finds(world, *found[:3], other)
+    assert Recorder.messages()[1].endswith(f"SLU-281 4 of 9 ends failed: {other}")
+    finds(world, *found[:3])
+    finds(world, *found)
+    assert Recorder.messages()[2].endswith(found[3]), "it was well meanwhile"
+    assert len(Recorder.sent) == 3
+
+
+def test_more_findings_than_a_message_has_come_with_the_next_run(world: World) -> None:
+    found = [f"role {chr(ord('a') + number)}: it does not answer" for number in range(25)]
+    for _ in range(3):
+        finds(world, *found)
+    told = [line for sent in Recorder.sent for line in sent[1].splitlines() if line.startswith("- ")]
+    assert told == [f"- {one}" for one in found]
+
+
 def test_a_certificate_that_ends_is_told_once_and_another_end_again(world: World) -> None:
-    def fails(text: str) -> None:
-        error = failed(ErrorCode.CONNECTION_FINDING, text)
-        context = world.context("check_connections", "sluice_connections", error)
-        context["task"].stream = INSTALLATION
-        callbacks.task_failed(context)
-
     def ending(left: str) -> str:
-        return f"1 of 9 ends failed: airflow s3 there: the certificate ends in {left}. Fix: renew it"
+        return f"airflow s3 there: the certificate ends in {left}. Fix: renew it"
 
-    fails(ending("13 d 3 h"))
-    fails(ending("12 d 3 h"))
-    fails(ending("9 h"))
-    other = "2 of 9 ends failed: airflow kafka there: it does not answer. Fix: start it"
-    fails(other)
+    finds(world, ending("13 d 3 h"))
+    finds(world, ending("12 d 3 h"))
+    finds(world, ending("9 h"))
+    other = "airflow kafka there: it does not answer. Fix: start it"
+    finds(world, ending("9 h"), other)
     context = {**world.context("check_connections", "sluice_connections", None), "reason": "success"}
     context["dag"] = DAG(dag_id="sluice_connections", schedule=None)
     callbacks.run_succeeded(INSTALLATION, context)
     told = [text.split(": ", 1)[1] for text in Recorder.messages()]
-    assert told == [f"SLU-281 {ending('13 d 3 h')}", f"SLU-281 {other}", "succeeds again"]
+    first, second = f"1 of 9 ends failed: {ending('13 d 3 h')}", f"2 of 9 ends failed: {other}"
+    assert told == [f"SLU-281 {first}", f"SLU-281 {second}", "succeeds again"]
 
 
 def test_sinks_that_fail_in_supervision_recover_by_their_own_success(world: World) -> None:

@@ -7,6 +7,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from botocore.exceptions import IncompleteReadError
 
 from sluice.airflow.failures import failed, failed_attempt, final_failures
+from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
 from sluice.core.csv.header import InvalidHeader
 from sluice.core.error_codes import PERMANENT, ErrorCode, code_in
@@ -80,3 +81,10 @@ def test_a_failures_text_begins_with_its_code_once() -> None:
         error = fail(ErrorCode.SUSPENDED, "the consumer is suspended")
         assert (type(error), str(error)) == (kind, "SLU-503 the consumer is suspended")
         assert str(fail(ErrorCode.SUSPENDED, error)) == str(error)
+
+
+def test_a_secret_that_is_missing_is_looked_for_again() -> None:
+    with pytest.raises(AirflowException) as caught, final_failures():
+        raise SecretNotFound("airflow.toml s3 secret_key: file /s is empty. Fix: put the value there")
+    assert not isinstance(caught.value, AirflowFailException)
+    assert str(caught.value).startswith("SLU-106 airflow.toml s3 secret_key: file /s is empty")

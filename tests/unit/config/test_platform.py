@@ -277,3 +277,12 @@ def test_an_addresss_secrets_are_those_of_its_platform_file() -> None:
     # It is in no message.
     with raising(ConfigError, "feeds x", "'ftp://a/'"):
         platform.parse(PLATFORM + '[feeds]\nx = "ftp://u:word@a/"\n', "consumer.toml")
+
+
+def test_the_variables_of_a_role_are_those_to_which_its_file_refers(tmp_path: Path) -> None:
+    environ = {platform.DIRECTORY_VARIABLE: str(tmp_path)}
+    assert platform.variables("consumer", environ) == frozenset()
+    path = tmp_path / "consumer.toml"
+    path.write_text('[kafka]\npassword = { env = "KAFKA_KEY" }\n[s3]\nsecret_key = { file = "/s" }')
+    path.chmod(0o600)
+    assert platform.variables("consumer", environ) == {"KAFKA_KEY"}

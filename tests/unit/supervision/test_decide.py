@@ -10,7 +10,7 @@ from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 from sluice.supervision.decide import Decision, Step, decide, is_enough, observe_seconds, recovery_seconds
 from sluice.supervision.lifecycle import Action
 from sluice.supervision.observation import Observation
-from sluice.supervision.rules.status import MAINTENANCE_OVERDUE, Health
+from sluice.supervision.rules.status import ATTEMPT_DUE, MAINTENANCE_OVERDUE, Health
 from tests.support.supervision import report, sample
 
 RUNNING, BACKOFF, STOPPED, EXITED = (
@@ -132,3 +132,13 @@ def test_a_check_ends_with_a_final_health_or_two_samples_and_a_request_with_one(
 def test_a_recovery_may_take_as_long_as_a_start() -> None:
     assert recovery_seconds(Supervision(startup_timeout_seconds=10)) == 120
     assert recovery_seconds(Supervision(startup_timeout_seconds=300)) == 300
+
+
+@pytest.mark.parametrize(
+    ("health", "step"),
+    [(H.LOGIN_REFUSED, Step.ATTEMPT), (H.DATA_AT_RISK, Step.ATTEMPT), (H.UNKNOWN, Step.ALERT)],
+)
+def test_supervision_tries_a_refused_login_again_where_no_runtime_does(health: Health, step: Step) -> None:
+    """Not while it is unknown whether a person has suspended it."""
+    seen = observed(health, EXITED, exits.LOGIN_REFUSED, details={ATTEMPT_DUE: True})
+    assert decide(seen, "consumer", Action.CHECK).step is step

@@ -152,7 +152,7 @@ class ComponentOperator(StreamOperator):
 
     def check_configured(self) -> None:
         """Raises AirflowFailException, with the cause first, if the process ended over its configuration: a
-        retry, or another start, would end over it too."""
+        retry, or another start, would end over it too. AirflowException if its login is refused."""
         try:
             process = self.platform_hook.runtime.status(self.program)
         except ClientError as error:
@@ -161,6 +161,12 @@ class ComponentOperator(StreamOperator):
             return
         if process.is_misconfigured:
             raise self.misconfigured(process)
+        if process.is_login_refused:
+            raise failed_attempt(
+                code_in(process.description) or ErrorCode.HEALTH_LOGIN_REFUSED,
+                f"{process.message()}; {self.program} goes on by itself once that is corrected. Then clear "
+                "this task",
+            )
 
     def misconfigured(self, process: ProcessStatus) -> AirflowFailException:
         """The failure over a process that ended over its configuration."""

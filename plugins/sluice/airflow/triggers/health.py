@@ -14,6 +14,7 @@ from sluice.airflow.triggers.samples import MAX_SAMPLES, earlier, keep
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER
+from sluice.core.error_codes import with_code
 from sluice.core.errors import ClientError
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ENDED
@@ -47,7 +48,8 @@ class HealthTrigger(StreamTrigger):
     """Observes a component every CHECK_SECONDS until its health is final, or the time is up.
 
     Ends the task itself, green and without a worker, if no action is needed. Else it fires the
-    :class:`Observation`, or ``{"error": …}`` for an invalid declaration of the stream or the platform.
+    :class:`Observation`, or ``{"error": …}`` for an invalid declaration of the stream or the platform, or
+    a missing secret.
 
     Its samples are the observer's; if that does not answer, its own. The scheduler creates it
     (``start_from_trigger``). Another triggerer begins with a new time limit, but ends before Airflow's own
@@ -64,7 +66,7 @@ class HealthTrigger(StreamTrigger):
         try:
             observation, restarts = await self._observe()
         except ConfigError as error:
-            yield TriggerEvent({"error": str(error)})
+            yield TriggerEvent({"error": with_code(error.code, error)})
             return
         await self._record(observation, restarts)
         action = self._action()
@@ -202,7 +204,8 @@ class RecoveryTrigger(PollTrigger):
         # Airflow 3.3 fails a task that is resumed before it knows of its worker's end.
         await self.sleep(SETTLE_SECONDS)
         outcome, progress = await self.wait()
-        yield TriggerEvent({"outcome": outcome.value, "reason": progress.message, "at": self.clock()})
+        event = {"outcome": outcome.value, "reason": progress.message, "at": self.clock()}
+        yield TriggerEvent({**progress.details, **event})
 
     async def poll(self) -> Progress:
         self._samples = [*self._samples[-MAX_SAMPLES:], await self.observe()]
@@ -213,6 +216,8 @@ class RecoveryTrigger(PollTrigger):
             return Progress(message, Outcome.REACHED)
         if report.health is Health.FENCED and report.health in no_action(self.component):
             return Progress(message, Outcome.REPLACED)
+        if now.process is not None and now.process.is_login_refused:
+            return Progress(report.message, Outcome.PERMANENT, {"health": report.health.value})
         if now.process is not None and now.process.state in ENDED and report.is_final:
             return Progress(f"{now.process.message()}; {message}", Outcome.PERMANENT)
         return Progress(message)

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import TriggerEvent
 
 from sluice.airflow.triggers.base import StreamTrigger, T
+from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
+from sluice.core.error_codes import with_code
 from sluice.core.errors import ClientError
 from sluice.core.processes.status import ENDED, ProcessState, ProcessStatus
 
@@ -54,6 +56,10 @@ class ProcessWatch:
 
     def failure(self, process: ProcessStatus, now: float) -> str | None:
         """Why the wait cannot succeed, or None. Call it with every observation; ``now`` in seconds."""
+        if process.is_login_refused:
+            # It goes on by itself once that is corrected: an attempt is no restart.
+            self.down_since, self.pids = None, set()
+            return None
         if process.pid is not None:
             self.pids.add(process.pid)
         if process.is_misconfigured:
@@ -89,6 +95,8 @@ class PollTrigger(StreamTrigger):
         while True:
             try:
                 progress = await self.poll()
+            except SecretNotFound as error:
+                progress = Progress(with_code(error.code, error))
             except ConfigError as error:
                 return Outcome.PERMANENT, Progress(str(error))
             if progress.outcome is not None:
@@ -127,7 +135,8 @@ class WaitTrigger(PollTrigger):
         failure = process and self._watch.failure(process, self.clock())
         if failure:
             return replace(progress, message=f"{failure}; {progress.message}", outcome=Outcome.PERMANENT)
-        return replace(progress, message="; ".join([progress.message, *errors]))
+        refused = [process.message()] if process and process.is_login_refused else []
+        return replace(progress, message="; ".join([progress.message, *refused, *errors]))
 
     async def _try(self, request: Callable[[StreamClients], T], errors: list[str]) -> T | None:
         try:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sluice.clients.kubernetes.observed_pod import (
@@ -114,6 +115,7 @@ def process_status(program: str, seen: Observed) -> ProcessStatus:
         exit_status=last_exit.code if last_exit else None,
         description=description,
         restarts=restarts,
+        refused=_refused(pods),
         last_exit=last_exit if restarts or state is not ProcessState.RUNNING else None,
         restart_at=_restart_at(seen.job or {}, pods) if state is ProcessState.BACKOFF else None,
         problem=problem,
@@ -208,6 +210,12 @@ def _restarts(job: Object, pods: Sequence[Pod]) -> tuple[float, ...]:
     is_first_there = _number_made(job) <= len(pods)
     starts = [pod.started for pod in pods[1 if is_first_there else 0 :]]
     return tuple(start for start in starts if start is not None)[-RESTARTS_KEPT:]
+
+
+def _refused(pods: Sequence[Pod]) -> tuple[float, ...]:
+    """Starts of the pods that came after one whose login was refused."""
+    after = [pod for before, pod in pairwise(pods) if before.exit and before.exit.code == exits.LOGIN_REFUSED]
+    return tuple(pod.started for pod in after if pod.started is not None)[-RESTARTS_KEPT:]
 
 
 def _restart_at(job: Object, pods: Sequence[Pod]) -> float | None:

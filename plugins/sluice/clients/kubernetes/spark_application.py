@@ -56,7 +56,7 @@ def driver_name(application: str) -> str:
 def component_application(spec: StreamSpec, component: Component, config: Kubernetes) -> Resource:
     """The resource that keeps ``component`` running. Its name is that of the Job in mode native.
 
-    The operator restarts what failed. It knows no exit codes, so one of exits.FINAL comes as a message.
+    The operator restarts what failed. It knows no exit codes, so one of exits.BY_MESSAGE comes as a message.
     """
     variables = {exits.TERMINATION_LOG: TERMINATION_LOG}
     resource = _application(PodJob(spec, component.name), config, job_name(component, spec), variables)

@@ -54,6 +54,8 @@ class Parent:
         self._stopping = False
         self._started = 0.0
         self._restarts: list[float] = []
+        # Those after a refused login: attempts, and no restarts that count.
+        self._refused: list[float] = []
         self._last_exit: dict[str, float] | None = None
 
     def run(self) -> int:
@@ -62,15 +64,18 @@ class Parent:
         Returns this process's exit code: 0 after a stop, else the component's.
         """
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
-        ends = 0
+        ends, was_refused = 0, False
         while True:
             code = self._run_once()
+            is_refused = code == exits.LOGIN_REFUSED
             if code in exits.FINAL or self._stopping:
                 self._report(None)
                 return code if code in exits.FINAL else 0
             ended = self._last_exit or {}
-            if ended["seconds"] >= self._worked_seconds:
+            # A login may be refused late in a start: that has not worked.
+            if ended["seconds"] >= self._worked_seconds and not (is_refused and was_refused):
                 ends = 0
+            was_refused = is_refused
             seconds = delay(ends) * self._pace
             ends += 1
             self._report(None, time.time() + seconds)
@@ -80,6 +85,8 @@ class Parent:
                 return 0
             _write(1, f"restart {len(self._restarts) + 1}: the process ended with code {code}")
             self._restarts.append(time.time())
+            if is_refused:
+                self._refused.append(self._restarts[-1])
 
     def _run_once(self) -> int:
         self._started = time.time()
@@ -123,6 +130,7 @@ class Parent:
                     "pid": pid,
                     "since": round(self._started, 3),
                     "restarts": [round(at, 3) for at in self._restarts[-RESTARTS_KEPT:]],
+                    "refused": [round(at, 3) for at in self._refused[-RESTARTS_KEPT:]],
                     "last_exit": self._last_exit,
                     "restart_at": restart_at,
                 }

@@ -25,7 +25,6 @@ from sluice.clients.processes.base import TIMEOUT_SECONDS, Runtime
 from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason
-from sluice.core.processes import exits
 from sluice.core.processes.status import ALIVE, ENDED, ProcessExit, ProcessState, ProcessStatus
 
 T = TypeVar("T")
@@ -68,8 +67,7 @@ class SupervisorRuntime(Runtime):
     def status(self, program: str) -> ProcessStatus:
         info = self._ask(program, lambda: self._rpc.getProcessInfo(program))
         status = parse_status(info, self._log(program, "tailProcessStderrLog", REPORT_BYTES))
-        is_refused = status.state is ProcessState.BACKOFF and status.exit_status == exits.LOGIN_REFUSED
-        if not status.is_misconfigured and not is_refused:
+        if not status.is_misconfigured and not status.is_login_refused:
             return status
         return replace(status, description=failure_reason(self.tail(program)))
 
@@ -189,6 +187,7 @@ def parse_status(info: dict[str, Any], reports: str) -> ProcessStatus:
         since=known["since"],
         exit_status=reported.code if reported else status.exit_status,
         restarts=tuple(known["restarts"]),
+        refused=tuple(known["refused"]),
         last_exit=last_exit,
     )
 
@@ -213,6 +212,7 @@ def _alive(status: ProcessStatus, report: dict[str, Any] | None) -> ProcessStatu
         exit_status=last_exit.code if last_exit else status.exit_status,
         description=description,
         restarts=restarts,
+        refused=tuple(report["refused"]),
         last_exit=last_exit,
         restart_at=report["restart_at"],
     )

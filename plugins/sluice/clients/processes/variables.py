@@ -1,20 +1,22 @@
-"""The environment of a child process, with the variables to which its role's platform file refers, and none
-that another role's does. Little of the standard library only: the parent process of a component reads it."""
+"""The environment of a child process, with the variables to which its role's platform file refers or that its
+login reads, and none of another role's.
+
+Little of the standard library only: the parent process of a component reads it.
+"""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
-from sluice.core.processes.environment import child_environment
+from sluice.core.processes.environment import AWS_CHAIN, child_environment, of_aws_login, referenced_by
 
 # ruff: noqa: PTH123, PTH208 - `pathlib` is more memory in each parent process.
 # As sluice.config.platform has it, which takes too much memory to import here.
 DIRECTORY_VARIABLE = "SLUICE_PLATFORM_DIR"
 _JOBS = "spark_jobs"
-# Only a file that has the word is parsed.
+# Only a file that has the word is parsed, unless a login of AWS is in the environment.
 _MAY_REFER = re.compile(r"\benv\b")
 
 
@@ -30,7 +32,8 @@ def role_in(command: Sequence[str]) -> str:
 
 
 def referenced(environ: Mapping[str, str]) -> dict[str, frozenset[str]]:
-    """Role -> the variables to which its platform file refers, of the files that this process can read.
+    """Role -> the variables to which its platform file refers, and those of AWS that its login reads, of the
+    files that this process can read.
 
     What cannot be read refers to none, so nothing is passed on for it: the child says what is wrong with it.
     """
@@ -39,7 +42,7 @@ def referenced(environ: Mapping[str, str]) -> dict[str, frozenset[str]]:
         names = [name for name in os.listdir(folder) if name.endswith(".toml")] if folder else []
     except OSError:
         return {}
-    return {name.removesuffix(".toml"): frozenset(_names(f"{folder}/{name}")) for name in names}
+    return {name.removesuffix(".toml"): frozenset(_needed(f"{folder}/{name}", environ)) for name in names}
 
 
 def environment_of(role: str, environ: Mapping[str, str]) -> dict[str, str]:
@@ -58,21 +61,17 @@ def withheld(role: str, environ: Mapping[str, str]) -> list[str]:
     return sorted(set(environ) - set(environment_of(role, environ)))
 
 
-def _names(path: str) -> Iterator[str]:
+def _needed(path: str, environ: Mapping[str, str]) -> Iterator[str]:
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read()
-        if _MAY_REFER.search(text):
+        has_login = not AWS_CHAIN.isdisjoint(environ)
+        if has_login or _MAY_REFER.search(text):
             import tomllib
 
-            yield from _in(tomllib.loads(text))
+            document = tomllib.loads(text)
+            yield from referenced_by(document)
+            if has_login:
+                yield from of_aws_login(document)
     except (OSError, ValueError):
         return
-
-
-def _in(value: Any) -> Iterator[str]:
-    if isinstance(value, dict):
-        if list(value) == ["env"] and isinstance(value["env"], str):
-            yield value["env"]
-        for element in value.values():
-            yield from _in(element)

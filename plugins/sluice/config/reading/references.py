@@ -16,6 +16,7 @@ from typing import Any
 from sluice.config.reading import files
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown
+from sluice.core.error_codes import ErrorCode
 
 FILE, ENV, VARIABLE, CONNECTION, PART = "file", "env", "airflow_variable", "airflow_connection", "part"
 KINDS = (FILE, ENV, VARIABLE, CONNECTION)
@@ -26,6 +27,15 @@ _EXAMPLE = 'write it as { file = "/run/secrets/name" }'
 
 # A kind, a name and a part -> the text; None: there is none. Raises PermissionError if it is refused.
 AirflowSecrets = Callable[[str, str, str], str | None]
+
+
+class SecretNotFound(ConfigError):
+    """What a reference names is not there, or cannot be used as it is: it may come, or be written just now.
+
+    As a refused login it is tried again, and ends nothing for good.
+    """
+
+    code = ErrorCode.SECRET_NOT_FOUND
 
 
 @dataclass(frozen=True)
@@ -40,7 +50,8 @@ class References:
     airflow: AirflowSecrets | None = None
 
     def text(self, reference: Mapping[str, Any], where: str, *, is_secret: bool) -> str:
-        """What ``reference`` names. Raises ConfigError naming ``where`` and never a value.
+        """What ``reference`` names. Raises SecretNotFound, and ConfigError for what is no reference, naming
+        ``where`` and never a value.
 
         ``is_secret``: no other user may read its file.
         """
@@ -50,7 +61,7 @@ class References:
         if kind == ENV:
             environ = os.environ if self.environ is None else self.environ
             if name not in environ:
-                raise ConfigError(
+                raise SecretNotFound(
                     f"{where}: environment variable {name} is not set. Fix: set it for this process, or name "
                     "another one"
                 )
@@ -63,12 +74,12 @@ class References:
         try:
             found = self.airflow(kind, name, reference.get(PART, PARTS[0]))
         except PermissionError as error:
-            raise ConfigError(
+            raise SecretNotFound(
                 f"{where}: {kind} {shown(name)}: Airflow refuses it to this process. Fix: let its team or "
                 "role read it"
             ) from error
         if found is None:
-            raise ConfigError(
+            raise SecretNotFound(
                 f"{where}: {kind} {shown(name)} not found. Fix: add it in Airflow under Admin or in its "
                 "secrets backend; if it is there, this process's log says why the backend failed"
             )
@@ -117,13 +128,15 @@ def _checked(reference: Mapping[str, Any], where: str) -> tuple[str, str]:
 def _file(path: str, where: str, is_secret: bool) -> str:
     try:
         content, is_open = files.regular(path)
+    except ConfigError as error:
+        raise SecretNotFound(f"{where}: {error}") from error
     except OSError as error:
-        raise ConfigError(
+        raise SecretNotFound(
             f"{where}: file {path} cannot be read: {error.strerror}. Fix: put it there, readable for the "
             "user of this process"
         ) from error
     if is_secret and is_open:
-        raise ConfigError(
+        raise SecretNotFound(
             f"{where}: other users may read or change the file {path}. Fix: chmod 600 {path}, or mount it "
             "with mode 0400 (a Secret of Kubernetes: 0440)"
         )
@@ -131,14 +144,14 @@ def _file(path: str, where: str, is_secret: bool) -> str:
         return content.decode()
     except UnicodeDecodeError:
         # Its own message shows a byte of the secret.
-        raise ConfigError(f"{where}: file {path} is not UTF-8. Fix: save it as UTF-8") from None
+        raise SecretNotFound(f"{where}: file {path} is not UTF-8. Fix: save it as UTF-8") from None
 
 
 def _one_line(text: str, where: str) -> str:
     """Without the newline at its end."""
     line = text.removesuffix("\n").removesuffix("\r")
     if not line:
-        raise ConfigError(f"{where} is empty. Fix: put the value there")
+        raise SecretNotFound(f"{where} is empty. Fix: put the value there")
     if "\n" in line or "\r" in line or "\0" in line:
-        raise ConfigError(f"{where} has more than one line. Fix: leave the value alone there, in one line")
+        raise SecretNotFound(f"{where} has more than one line. Fix: leave the value alone there, in one line")
     return line

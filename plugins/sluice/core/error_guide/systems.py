@@ -39,6 +39,13 @@ ERRORS = {
         fix="clear the task that the text names, with its downstream tasks; an unknown program: `make "
         "up`; an emptied or restored ledger: [ledger lost](operating.md#ledger-lost)",
     ),
+    ErrorCode.SECRET_NOT_FOUND: ErrorGuide(
+        cause="What a [reference](your-own-systems.md#secrets) of a platform file names, a file, a variable "
+        "or a secret of Airflow, is not there, empty, or not for this process alone. Tried again: a stream "
+        "goes on by itself once it is there",
+        fix="put the secret where the text says ([missing secret](operating.md#missing-secret)); a variable: "
+        "set it for what starts the process, and start that again",
+    ),
     ErrorCode.SYSTEM_UNREACHABLE: ErrorGuide(
         cause="supervisord or the observed component did not answer; or Kafka failed during the whole "
         "wait for events. Retried",

@@ -12,8 +12,10 @@ CONFIGURATION = 78
 STOPPED = 143
 # A restart brings the same end again.
 FINAL = frozenset({FENCED, CONFIGURATION})
-# Path of a file, for a process whose runtime knows no exit codes: it writes one of FINAL there, and ends with
-# 0.
+# What a process writes to a file if its runtime knows no exit codes, and ends with 0. That runtime starts it
+# no more: after a refused login supervision does.
+BY_MESSAGE = FINAL | {LOGIN_REFUSED}
+# Path of that file.
 TERMINATION_LOG = "SLUICE_TERMINATION_LOG"
 # Kubernetes keeps the last 4096 bytes of such a file, in UTF-8.
 MAX_REASON = 1000
@@ -26,4 +28,4 @@ def termination_message(code: int, reason: str) -> str:
 def final_end(message: str) -> tuple[int, str] | None:
     """Code and reason of a :func:`termination_message`; None for another text."""
     code, _, reason = message.partition(" ")
-    return (int(code), reason) if code in {str(final) for final in FINAL} else None
+    return (int(code), reason) if code in {str(end) for end in BY_MESSAGE} else None

@@ -36,5 +36,9 @@ class RestartHistory:
 
 
 def new_restarts(process: ProcessStatus, history: RestartHistory) -> list[float]:
-    """The runtime's restarts that are not in the history yet, which has microseconds."""
-    return [at for at in process.restarts if at > history.runtime_restart_at + 0.001]
+    """The runtime's restarts that are not in the history yet, which has microseconds.
+
+    Without attempts after a refused login: they wait for a person, after which it is to work at once.
+    """
+    known = history.runtime_restart_at + 0.001
+    return [at for at in process.restarts if at > known and at not in process.refused]

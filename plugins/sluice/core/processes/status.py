@@ -68,9 +68,9 @@ class ProcessStatus(JsonRecord):
     None if unknown.
     ``pid`` and ``since`` (its start): of the component, not of the parent process that restarts it.
     ``restarts``: starts by the runtime itself since the last start on request, oldest first, the newest 20;
-    ``last_exit``: since then, too. ``restart_at``: of the next restart, in BACKOFF. ``problem``: None if
-    nothing outside of the process is wrong; ``description`` then says more of it. ``created``: when a runtime
-    made what it has not started yet.
+    ``refused``: those of them that followed a refused login. ``last_exit``: since then, too. ``restart_at``:
+    of the next restart, in BACKOFF. ``problem``: None if nothing outside of the process is wrong;
+    ``description`` then says more of it. ``created``: when a runtime made what it has not started yet.
     """
 
     program: str
@@ -84,6 +84,7 @@ class ProcessStatus(JsonRecord):
     restart_at: float | None = None
     problem: Problem | None = None
     created: float | None = None
+    refused: tuple[float, ...] = ()
 
     @property
     def is_alive(self) -> bool:
@@ -93,6 +94,12 @@ class ProcessStatus(JsonRecord):
     def is_misconfigured(self) -> bool:
         """It ended over its configuration, so a restart finds the same; ``description`` says over which."""
         return self.state in ENDED and self.exit_status == exits.CONFIGURATION
+
+    @property
+    def is_login_refused(self) -> bool:
+        """A system refused its login, and it does not run; ``description`` has the system's words."""
+        is_down = self.state in ENDED or self.state is ProcessState.BACKOFF
+        return is_down and self.exit_status == exits.LOGIN_REFUSED
 
     def restarts_since(self, at: float) -> list[float]:
         return [restart for restart in self.restarts if restart >= at]

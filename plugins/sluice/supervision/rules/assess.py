@@ -33,7 +33,8 @@ def has_recovered(component: str, report: HealthReport, now: Sample, before: Sam
         return report.health in (Health.HEALTHY, Health.IDLE, Health.SOURCE_UNAVAILABLE), report.message
     position, epoch = now.published, before.published.epoch if before.published else 0
     if position is None or position.epoch <= epoch:
-        problem = f"; {report.health.value}: {report.message}" if now.process and now.process.problem else ""
+        has_cause = now.process is not None and (now.process.problem or now.process.is_login_refused)
+        problem = f"; {report.health.value}: {report.message}" if has_cause else ""
         return False, f"no active writer since writer epoch {epoch}{problem}"
     ends: Mapping[int, int] = before.published.ends if before.published else {}
     lag = sum(now.unread().values())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from sluice.config.sections.supervision import Supervision
 from sluice.core.messages import summarize
@@ -11,7 +12,7 @@ from sluice.core.processes import exits
 from sluice.core.processes.restarts import RestartHistory, new_restarts
 from sluice.core.processes.status import ENDED, Problem, ProcessState, ProcessStatus
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import RESTARTABLE, Health, HealthReport
+from sluice.supervision.rules.status import ATTEMPT_DUE, RESTARTABLE, Health, HealthReport
 
 _NOT_STARTED = ENDED | {ProcessState.STARTING, ProcessState.BACKOFF}
 # Problem -> states of the process in which it is the health, however the stream is. A lost node has its
@@ -49,9 +50,6 @@ class Rules(ABC):
         self.policy = policy
         self.history = history
         recent = [at for at in new_restarts(self.process, history) if at >= history.counted_from]
-        if self._ended_by_login:
-            # Attempts that wait for a person, after which it is to work at once.
-            recent = []
         self.restarts = [
             at for at in (*history.restarts, *recent) if abs(now.at - at) <= policy.restart_window_seconds
         ]
@@ -87,16 +85,15 @@ class Rules(ABC):
         wait = "" if process.restart_at is None else f" in {max(process.restart_at - self.now.at, 0):.0f} s"
         return f"{message}; the runtime restarts it{wait}"
 
-    @property
-    def _ended_by_login(self) -> bool:
-        last = self.process.last_exit
-        return last is not None and last.code == exits.LOGIN_REFUSED
-
     def login_refused(self) -> HealthReport | None:
-        """Not flapping, however often it was tried: no restart by supervision helps."""
-        if self.process.state is not ProcessState.BACKOFF or not self._ended_by_login:
+        """Not flapping, however often it was tried: what is tried again is no restart. By supervision, if
+        its runtime does not."""
+        if not self.process.is_login_refused:
             return None
-        return self.say(Health.LOGIN_REFUSED, f"{self.ended()}; {self.context()}", True)
+        report = self.say(Health.LOGIN_REFUSED, f"{self.ended()}; {self.context()}", True)
+        return (
+            report if self.is_restarting else replace(report, details={**report.details, ATTEMPT_DUE: True})
+        )
 
     @property
     def is_restarting(self) -> bool:

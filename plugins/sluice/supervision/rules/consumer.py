@@ -76,14 +76,27 @@ class _Consumer(Rules):
             lambda earlier: bool(topic_truncated(earlier))
         )
         message = f"{recreation}. Fix: give the stream a new table, or restore the topic"
-        return self.say(Health.TOPIC_RECREATED, message, is_final)
+        return self.say(Health.TOPIC_RECREATED, self._with_refusal(message), is_final)
 
     def _lost(self) -> HealthReport | None:
         loss = already_deleted(self.now)
         if loss is None:
             return None
         fix = "give the stream a new table, upload the files again, and raise the topic's retention.ms"
-        return self.say(Health.DATA_LOST, f"{loss}. Fix: {fix}", True)
+        return self.say(Health.DATA_LOST, self._with_refusal(f"{loss}. Fix: {fix}"), True)
+
+    def login_refused(self) -> HealthReport | None:
+        """Records that are deleted soon are the more urgent of the two."""
+        report, risk = super().login_refused(), self.timeline.risk
+        if report is None or risk is None:
+            return report
+        message = f"{risk}; login refused: {self.ended()}; {self._waiting()}"
+        return replace(report, health=Health.DATA_AT_RISK, message=message)
+
+    def _with_refusal(self, message: str) -> str:
+        """With the refused login too, which is to be corrected first of all."""
+        refused = self.process.is_login_refused
+        return f"{message}; login refused: {self.ended()}" if refused else message
 
     def _ended(self) -> HealthReport | None:
         timeline = self.timeline

@@ -95,9 +95,10 @@ GUIDES: Mapping[Health, Guide] = {
         "Then trigger {stream}_stream with action restart.",
     ),
     Health.LOGIN_REFUSED: Guide(
-        "A system refuses its login, its certificate or its token, or no token is given to it. The runtime "
-        "tries it again, after a minute at most (on Kubernetes six); that counts as no restart.",
-        "Do what the message says. It goes on by itself with the runtime's next attempt.",
+        "A system refuses its login, its certificate or its token, or no token is given to it, or its secret "
+        "is missing. It is tried again, after a minute at most (on Kubernetes six); that counts as no "
+        "restart.",
+        "Do what the message says. It goes on by itself with the next attempt.",
     ),
     Health.NODE_LOST: Guide(
         "Its node in the cluster does not answer. Supervision starts it again, elsewhere.",

@@ -52,6 +52,8 @@ WELL = frozenset({Health.HEALTHY, Health.IDLE, Health.CATCHING_UP, Health.STARTI
 NO_ACTION = WELL | {Health.SUSPENDED}
 # In a report's details: why a person has to look at the stream's maintenance, though its consumer is well.
 MAINTENANCE_OVERDUE = "maintenance_overdue"
+# In a report's details: no runtime tries again what was refused, so supervision does.
+ATTEMPT_DUE = "attempt_due"
 RESTARTABLE = frozenset({Health.STALLED, Health.DOWN, Health.NODE_LOST, Health.OUT_OF_MEMORY})
 # Restarts did not help: red, and untouched until a person triggers an action.
 LEFT_ALONE = frozenset({Health.FLAPPING})

@@ -16,6 +16,7 @@ from airflow.triggers.base import TaskSuccessEvent
 from sluice.airflow.hook import StreamClients
 from sluice.airflow.triggers import base
 from sluice.airflow.triggers.health import MAX_SAMPLES, HealthTrigger
+from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
 from sluice.config.sections.supervision import Supervision
 from sluice.core.errors import Unreachable
@@ -159,7 +160,8 @@ def test_what_the_runtime_restarted_is_recorded_once() -> None:
     now = time.time()
     process = replace(
         sample().process or ProcessStatus("p", ProcessState.RUNNING),
-        restarts=(now - 30, now - 20),
+        restarts=(now - 40, now - 30, now - 20),
+        refused=(now - 40,),
         last_exit=ProcessExit(now - 21, 1, 9.0),
     )
     world.observing = lambda at: sample(at, process)
@@ -368,7 +370,18 @@ def test_a_wrong_declaration_ends_it_and_says_so() -> None:
         raise ConfigError("platform/airflow.toml: no [supervisor]")
 
     world.observing = invalid
-    assert world.fire(Task()) == {"error": "platform/airflow.toml: no [supervisor]"}
+    assert world.fire(Task()) == {"error": "SLU-101 platform/airflow.toml: no [supervisor]"}
+
+
+def test_a_secret_that_is_missing_ends_the_check_and_says_so() -> None:
+    world = World([CERTAIN])
+
+    def missing(at: float) -> Any:
+        raise SecretNotFound("airflow.toml s3 secret_key: file /s cannot be read")
+
+    world.observing = missing
+    found = world.fire(Task())
+    assert found == {"error": "SLU-106 airflow.toml s3 secret_key: file /s cannot be read"}
 
 
 def test_an_observation_that_hangs_is_one_that_saw_nothing() -> None:

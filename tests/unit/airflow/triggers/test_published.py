@@ -15,6 +15,7 @@ from sluice.airflow.sensors.published import PublishedSensor
 from sluice.airflow.triggers.base import REQUEST_TIMEOUT_SECONDS
 from sluice.airflow.triggers.published import PublishedTrigger, unreachable_offsets
 from sluice.airflow.triggers.wait import ProcessWatch
+from sluice.config.reading.references import SecretNotFound
 from sluice.core.errors import Unreachable
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.processes import exits
@@ -58,6 +59,15 @@ def test_a_process_that_keeps_dying_ends_the_wait() -> None:
     failures = [watch.failure(process(S.RUNNING, pid), pid) for pid in range(1, 9)]
     assert failures[:6] == [None] * 6
     assert failures[6] == "stream-x was restarted 6 times during the wait"
+
+
+def test_a_login_that_is_refused_is_waited_for() -> None:
+    """The stream goes on by itself once it is corrected."""
+    watch = ProcessWatch(grace=30)
+    refused = replace(process(S.BACKOFF, None), exit_status=exits.LOGIN_REFUSED)
+    for attempt in range(1, 20):
+        assert watch.failure(process(S.RUNNING, attempt), 100.0 * attempt) is None
+        assert watch.failure(refused, 100.0 * attempt + 30) is None
 
 
 def test_offsets_before_the_streams_first_are_unreachable_offsets() -> None:
@@ -164,6 +174,21 @@ def test_at_the_deadline_it_names_what_lacks_and_what_could_not_be_seen() -> Non
 def test_a_question_that_hangs_does_not_hold_the_trigger() -> None:
     hook = Hook([lambda hanging: hanging.fired.wait(20)], [process(S.RUNNING)])
     assert "0.01 s" in fire(hook, request_timeout_seconds=0.01, deadline=0.0)["reason"]
+
+
+def test_a_secret_that_is_missing_for_a_moment_ends_no_wait() -> None:
+    missing = SecretNotFound("airflow.toml s3 secret_key: file /s cannot be read. Fix: put it there")
+    done = state({0: 10, 1: 5})
+    assert fire(Hook([missing, missing, done], [process(S.RUNNING)]))["outcome"] == "reached"
+    late = fire(Hook([missing], [process(S.RUNNING)]), deadline=0.0)
+    assert (late["outcome"], late["reason"][:30]) == ("timed out", "SLU-106 airflow.toml s3 secret")
+
+
+def test_a_wait_that_ends_while_a_login_is_refused_says_so() -> None:
+    said = "SLU-210 LoginRefused: Kafka at b:1 refuses the login"
+    refused = replace(process(S.BACKOFF, None), exit_status=exits.LOGIN_REFUSED, description=said)
+    found = fire(Hook([state({0: 7, 1: 0})], [refused]), deadline=0.0)
+    assert (found["outcome"], said in found["reason"]) == ("timed out", True)
 
 
 def test_a_trigger_goes_on_elsewhere_and_holds_no_secret() -> None:

@@ -178,7 +178,7 @@ def test_a_suspended_one_is_stopped_when_the_operator_and_its_pod_say_so() -> No
     assert status(app("SUSPENDED", suspend=True)).state is S.STOPPED
 
 
-@pytest.mark.parametrize("code", sorted(exits.FINAL))
+@pytest.mark.parametrize("code", sorted(exits.BY_MESSAGE))
 @pytest.mark.parametrize("state", ["RUNNING", "SUCCEEDING", "COMPLETED"])
 def test_a_final_end_is_read_from_the_termination_message(code: int, state: str) -> None:
     reason = "SLU-501 Fenced: epoch 3 is newer"
@@ -186,6 +186,7 @@ def test_a_final_end_is_read_from_the_termination_message(code: int, state: str)
     assert (found.state, found.exit_status, found.description) == (S.EXITED, code, reason)
     assert found.last_exit == ProcessExit(NOW - 10, code, 85)
     assert found.is_misconfigured is (code == exits.CONFIGURATION)
+    assert found.is_login_refused is (code == exits.LOGIN_REFUSED)
 
 
 def test_one_that_is_over_stays_so_when_it_is_suspended() -> None:
@@ -200,7 +201,7 @@ def test_an_end_with_0_is_not_restarted_by_the_operator() -> None:
     found = status(app("COMPLETED"), ended(0))
     assert (found.state, found.exit_status) == (S.EXITED, 0)
     # A log's end that looks like it is none: the message of a failure is the log's.
-    assert status(app("COMPLETED"), ended(0, message="77 x")).exit_status == 0
+    assert status(app("COMPLETED"), ended(0, message="75 x")).exit_status == 0
 
 
 def test_a_driver_that_failed_is_submitted_again() -> None:

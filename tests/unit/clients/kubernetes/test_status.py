@@ -204,6 +204,12 @@ def test_a_login_that_is_refused_waits_for_kubernetes_however_long() -> None:
     assert found.last_exit == ProcessExit(NOW - 2, 77, 93)
 
 
+def test_a_pod_after_a_refused_login_is_an_attempt() -> None:
+    pods = ended(1, made=-300, name="a-1"), ended(77, made=-200, name="a-2"), running(made=-100, name="a-3")
+    found = status(job(failed=2, active=1), *pods)
+    assert (found.restarts, found.refused) == ((NOW - 195, NOW - 95), (NOW - 95,))
+
+
 def test_a_long_delay_is_left_to_supervision() -> None:
     found = status(job(failed=4), ended(1, end=-2))
     assert (found.state, found.restart_at) == (S.EXITED, None)

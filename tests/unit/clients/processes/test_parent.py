@@ -119,6 +119,23 @@ def test_what_worked_for_some_time_is_restarted_at_once_again(start: Callable[..
     assert all(seen["last_exit"]["seconds"] >= 0.4 for seen in downs)
 
 
+def test_attempts_after_a_refused_login_are_told_from_restarts_and_come_ever_later(
+    start: Callable[..., Run],
+) -> None:
+    """Also if the login is refused late in a start: that has not worked."""
+    run = start("import sys, time; time.sleep(0.3); sys.exit(77)", worked_seconds=0.25)
+    report = run.starts(4)
+    assert report["refused"] == report["restarts"]
+    downs = [seen for seen in run.reports if seen["restart_at"]]
+    assert [round(seen["restart_at"] - seen["last_exit"]["at"], 2) for seen in downs] == [0.0, 0.02, 0.04]
+
+
+def test_a_restart_for_another_reason_is_one(start: Callable[..., Run], tmp_path: Path) -> None:
+    ends = f"import os, sys; p = {str(tmp_path / 'was')!r}; was = os.path.exists(p); open(p, 'w').close()"
+    report = start(f"{ends}; sys.exit(3 if was else 77)").starts(3)
+    assert (report["refused"], len(report["restarts"])) == (report["restarts"][:1], 2)
+
+
 def test_an_end_without_a_reason_is_no_stop(start: Callable[..., Run]) -> None:
     assert start("pass").starts(2)["last_exit"]["code"] == 0
 

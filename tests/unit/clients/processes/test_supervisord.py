@@ -18,6 +18,7 @@ from sluice.clients.processes.supervisord import SupervisorRuntime, parse_status
 from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.processes import exits
+from sluice.core.processes.restarts import RestartHistory, new_restarts
 from sluice.core.processes.status import ProcessExit, ProcessState, ProcessStatus
 from tests.support.raising import raising
 
@@ -37,7 +38,15 @@ STARTING, STOPPING, STOPPED, EXITED = (
 NEVER_RAN = {**STOPPED, "pid": 0, "start": 0}
 # supervisord's answer while there is no log file.
 NO_LOG = ["", 0, False]
-REPORT = {"parent": 42, "pid": 43, "since": 1000.5, "restarts": [], "last_exit": None, "restart_at": None}
+REPORT = {
+    "parent": 42,
+    "pid": 43,
+    "since": 1000.5,
+    "restarts": [],
+    "refused": [],
+    "last_exit": None,
+    "restart_at": None,
+}
 REPORTED = f"{json.dumps(REPORT)}\n"
 NOT_RUNNING = Fault(Faults.NOT_RUNNING, "NOT_RUNNING")
 
@@ -141,7 +150,8 @@ def test_a_login_that_is_refused_says_so_while_the_runtime_tries_it_again() -> N
     line = "SLU-210 LoginRefused: Kafka at k:1 refuses the login"
     log = f"starting\n2026-11-25 ERROR spark_jobs: {line}\nrestart 3: the process ended with code 77\n"
     last = {"at": 1009.0, "code": exits.LOGIN_REFUSED, "seconds": 8.0}
-    report = json.dumps({**REPORT, "pid": None, "last_exit": last, "restart_at": 1041.0})
+    tried = {"restarts": [1002.0, 1003.0], "refused": [1003.0]}
+    report = json.dumps({**REPORT, **tried, "pid": None, "last_exit": last, "restart_at": 1041.0})
     found = runtime(
         getProcessInfo=INFO,
         tailProcessStderrLog=States([[report, len(report), False]]),
@@ -149,6 +159,7 @@ def test_a_login_that_is_refused_says_so_while_the_runtime_tries_it_again() -> N
     ).status("stream-x")
     assert (found.state, found.exit_status) == (ProcessState.BACKOFF, exits.LOGIN_REFUSED)
     assert found.message() == f"stream-x is BACKOFF ({line})"
+    assert new_restarts(found, RestartHistory()) == [1002.0], "an attempt is no restart"
 
 
 @pytest.mark.parametrize("code", [0, 1, exits.FENCED])

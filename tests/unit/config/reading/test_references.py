@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sluice.config import platform
-from sluice.config.reading.references import References
+from sluice.config.reading.references import References, SecretNotFound
 from sluice.config.reading.toml import ConfigError, build, secrets, toml
 from tests.support.raising import raising
 from tests.unit.config.test_platform import PLATFORM
@@ -101,7 +101,7 @@ def test_airflow_is_asked_where_there_is_one(reference: str, expected: tuple[str
     assert asked == [expected]
     with raising(ConfigError, "secret_key: airflow_", "this process is none of them. Fix: name a file or"):
         read(reference, References({}))
-    with raising(ConfigError, "not found. Fix: add it in Airflow under Admin"):
+    with raising(SecretNotFound, "not found. Fix: add it in Airflow under Admin"):
         read(reference, References({}, lambda *_: None))
 
 
@@ -110,7 +110,7 @@ def test_any_text_may_be_a_reference_and_one_that_is_no_secret_may_be_readable_f
 ) -> None:
     path = private("elsewhere", 0o644)
     assert read(f'{{ file = "{path}" }}', key='username = "sluice-consumer"').kafka.username == "elsewhere"
-    with raising(ConfigError, "other users may read or change the file", f"Fix: chmod 600 {path}"):
+    with raising(SecretNotFound, "other users may read or change the file", f"Fix: chmod 600 {path}"):
         read(f'{{ file = "{path}" }}')
 
 
@@ -132,7 +132,7 @@ def test_a_file_with_more_than_a_line_is_refused_without_its_value(
     private: Callable[..., Path], part: str
 ) -> None:
     content = b"s3cret\xff" if part == "\xff" else f"s3cret{part}of-the-test\n"
-    with raising(ConfigError, "consumer.toml s3 secret_key: file /", "Fix: ") as caught:
+    with raising(SecretNotFound, "consumer.toml s3 secret_key: file /", "Fix: ") as caught:
         read(f'{{ file = "{private(content)}" }}')
     assert "s3cret" not in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -141,9 +141,9 @@ def test_a_file_with_more_than_a_line_is_refused_without_its_value(
 
 @pytest.mark.parametrize("content", ["", "\n", "\r\n"])
 def test_an_empty_reference_is_refused(private: Callable[..., Path], content: str) -> None:
-    with raising(ConfigError, "secret_key: file /", "is empty. Fix: put the value there"):
+    with raising(SecretNotFound, "secret_key: file /", "is empty. Fix: put the value there"):
         read(f'{{ file = "{private(content)}" }}')
-    with raising(ConfigError, "environment variable X is empty. Fix"):
+    with raising(SecretNotFound, "environment variable X is empty. Fix"):
         read('{ env = "X" }', References({"X": content}))
 
 
@@ -168,6 +168,26 @@ def test_what_is_no_reference_is_refused(reference: str, words: str) -> None:
     with raising(ConfigError, words) as caught:
         read(reference, References({}))
     assert "my-secret" not in str(caught.value) or "part" in reference
+
+
+@pytest.mark.parametrize(
+    ("reference", "error"),
+    [
+        ('{ env = "X" }', SecretNotFound),
+        ('{ file = "/nowhere/secret" }', SecretNotFound),
+        ('{ file = "/dev/null" }', SecretNotFound),
+        ('{ airflow_variable = "key" }', SecretNotFound),
+        ('{ file = "secret" }', ConfigError),
+        ('{ vault = "secret" }', ConfigError),
+    ],
+)
+def test_what_may_still_come_is_told_from_what_is_written_wrongly(
+    reference: str, error: type[ConfigError]
+) -> None:
+    """A secret that is mounted a moment late, or deleted and made again, ends nothing for good."""
+    with pytest.raises(ConfigError) as caught:
+        read(reference, References({}, lambda *_: None))
+    assert type(caught.value) is error
 
 
 def test_a_pipe_does_not_block(tmp_path: Path) -> None:

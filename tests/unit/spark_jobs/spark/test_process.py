@@ -6,7 +6,7 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -14,12 +14,13 @@ import pytest
 from sluice.clients.catalogs.errors import login_refused
 from sluice.clients.kafka.errors import LoginRefused
 from sluice.clients.s3.errors import S3LoginRefused
+from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.processes import exits
 from sluice.core.tables.file_removal import MISSING_FIX, missing_message
-from spark_jobs.__main__ import main
+from spark_jobs.__main__ import JOBS, main
 from spark_jobs.common.consumer.writer import VerificationFailed
 from spark_jobs.common.spark.failures import DENIED_FIX, Fenced, Unrecoverable
 from spark_jobs.common.spark.process import PARENT_PID, run_process
@@ -45,6 +46,8 @@ def signals() -> Iterator[None]:
         (Fenced("epoch 3 is newer"), exits.FENCED, "SLU-501 Fenced: epoch 3 is newer"),
         (ConfigError("no key"), exits.CONFIGURATION, "SLU-101 ConfigError: no key"),
         (LoginRefused("no"), exits.LOGIN_REFUSED, "SLU-210 LoginRefused: no"),
+        # It may come: a mounted one is late, another one is written again.
+        (SecretNotFound("/s: no"), exits.LOGIN_REFUSED, "SLU-106 SecretNotFound: /s: no"),
         (
             login_refused("t", "old", "the clock is wrong"),
             exits.LOGIN_REFUSED,
@@ -113,6 +116,8 @@ def test_the_last_line_of_a_log_begins_with_the_code(
     [
         (Fenced("epoch 3 is newer"), 0, (exits.FENCED, "SLU-501 Fenced: epoch 3 is newer")),
         (ConfigError("no key"), 0, (exits.CONFIGURATION, "SLU-101 ConfigError: no key")),
+        # Supervision starts it again.
+        (LoginRefused("no"), 0, (exits.LOGIN_REFUSED, "SLU-210 LoginRefused: no")),
         (Unrecoverable("gone"), 0, (exits.CONFIGURATION, "SLU-507 Unrecoverable: gone")),
         # It may pass: the runtime restarts it.
         (LookupError("no topic"), 1, None),
@@ -204,3 +209,11 @@ def test_a_component_whose_parent_ended_before_its_start_ends(
     assert run_process("the consumer", runs.append) == 1
     assert len(runs) == 1
     assert str(os.getpid()) in caplog.messages[-1]
+
+
+def test_a_secret_that_is_missing_ends_no_job_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, options: Sequence[str]) -> int:
+        raise SecretNotFound("producer.toml kafka password: file /s cannot be read")
+
+    monkeypatch.setitem(JOBS, "producer", missing)
+    assert main(["producer", "nyc_taxi"]) == exits.LOGIN_REFUSED

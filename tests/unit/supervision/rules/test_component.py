@@ -126,7 +126,8 @@ CASES: dict[str, tuple[Any, Any, RestartHistory, Sample | None, Health, str, boo
         replace(LOOPING, state=S.RUNNING, pid=7, since=NOW - 9), heartbeat(1), EMPTY, None, V.FLAPPING,
         "is RUNNING for 9 s; before that it ended with exit code 1 after 2 s", False),
     "login refused: no restart helps, and none is counted": (
-        replace(LOOPING, exit_status=77, last_exit=replace(EXIT, code=77)), None, EMPTY, None,
+        replace(LOOPING, exit_status=77, last_exit=replace(EXIT, code=77), refused=LOOPING.restarts), None,
+        EMPTY, None,
         V.LOGIN_REFUSED, "exit code 77 after 2 s; the runtime restarts it in 20 s", True),
     "flapping: restarts by both": (replace(LOOPING, restarts=(NOW - 40,)), None, times(2), None, V.FLAPPING,
         "restarted 3 times", False),

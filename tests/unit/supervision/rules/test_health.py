@@ -19,7 +19,15 @@ from sluice.core.processes.status import Problem, ProcessExit, ProcessState, Pro
 from sluice.core.tables.position import Position
 from sluice.supervision.rules.consumer import assess_consumer
 from sluice.supervision.rules.sample import Sample
-from sluice.supervision.rules.status import LEFT_ALONE, NO_ACTION, RESTARTABLE, WELL, Health, HealthReport
+from sluice.supervision.rules.status import (
+    ATTEMPT_DUE,
+    LEFT_ALONE,
+    NO_ACTION,
+    RESTARTABLE,
+    WELL,
+    Health,
+    HealthReport,
+)
 from tests.support.alerting import ALERTING
 
 NOW = 100_000.0
@@ -92,6 +100,7 @@ def refused_login(**more: Any) -> Sample:
         "exit_status": 77,
         "description": "SLU-210 LoginRefused: Kafka at b:1 refuses the login",
         "restarts": tuple(NOW - ago for ago in (90, 80, 70, 60, 50)),
+        "refused": tuple(NOW - ago for ago in (90, 80, 70, 60, 50)),
         "last_exit": ProcessExit(NOW - 10, 77, 5.0),
         "restart_at": NOW + 20,
     }
@@ -153,6 +162,34 @@ CASES: dict[str, tuple[list[Sample], RestartHistory, Health, str, bool]] = {
         V.STARTING,
         "no active writer 9 s after its start",
         False,
+    ),
+    "starting: it ended once for another reason, after many attempts": (
+        [refused_login(exit_status=1, description="", last_exit=ProcessExit(NOW - 10, 1, 5.0))],
+        EMPTY,
+        V.STARTING,
+        "exit code 1 after 5 s; the runtime restarts it in 20 s",
+        False,
+    ),
+    "data at risk: its login is refused, and records are deleted soon": (
+        [replace(refused_login(), expiring={0: 150}, expires_in=5400.0)],
+        EMPTY,
+        V.DATA_AT_RISK,
+        "^retention deletes 50 unread records.*; login refused: .*SLU-210 .* restarts it in 20 s; 800 rec",
+        True,
+    ),
+    "data lost: its login is refused, too": (
+        [replace(refused_login(), begins={0: 150})],
+        EMPTY,
+        V.DATA_LOST,
+        "50 offsets were deleted .*Fix: .*; login refused: .*SLU-210 ",
+        True,
+    ),
+    "login refused: its runtime does not try it again": (
+        [refused_login(state=X, restart_at=None)],
+        EMPTY,
+        V.LOGIN_REFUSED,
+        "is EXITED .*SLU-210",
+        True,
     ),
     # A transaction of others that does not end.
     "waiting for a transaction: nothing behind it is read": (
@@ -1296,3 +1333,8 @@ def test_what_clocks_say_of_the_future_changes_nothing(
         assess_consumer([*future, last], POLICY, history).health
         is assess_consumer([last], POLICY, history).health
     )
+
+
+def test_a_refused_login_is_tried_again_also_while_records_are_at_risk() -> None:
+    ended = replace(refused_login(state=X, restart_at=None), expiring={0: 150}, expires_in=5400.0)
+    assert assess_consumer([ended], POLICY, EMPTY).details[ATTEMPT_DUE]

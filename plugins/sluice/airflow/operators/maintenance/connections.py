@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from sluice.airflow import connections
-from sluice.airflow.failures import failed, final_failures
+from sluice.airflow.failures import failed_over, final_failures
 from sluice.airflow.hook import PlatformHook
 from sluice.config import notifications, streams
 from sluice.config.connection import Database
@@ -20,7 +20,7 @@ from sluice.config.notifications import CLASSES, INSTALLATION, SMTP
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.messages import MAX_PROBLEMS, summarize
+from sluice.core.messages import counted
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -84,10 +84,8 @@ class CheckConnectionsOperator(BaseOperator):
         for line in problems:
             self.log.error("%s", line)
         if problems:
-            # Each end that failed is named: what is told of again is another message.
-            ends = [row.where for row in rows if row.problems][MAX_PROBLEMS:]
-            also = f"; failed too: {', '.join(ends)}" if ends else ""
-            raise failed(ErrorCode.CONNECTION_FINDING, f"{outcome(rows)}: {summarize(problems)}{also}")
+            head = f"{outcome(rows)}, {counted(len(problems), 'finding')}"
+            raise failed_over(ErrorCode.CONNECTION_FINDING, head, problems)
         return {"ends": len(rows) - len(missed), "remarks": len(told), "not_looked_at": len(missed)}
 
 

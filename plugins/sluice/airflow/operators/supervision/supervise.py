@@ -116,6 +116,9 @@ class SuperviseOperator(ComponentOperator):
         match decision.step:
             case Step.LEAVE_TO_PERSON:
                 raise self._left_alone(assessed, observation.samples[-1].process)
+            case Step.ATTEMPT:
+                self.log.info("%s", self.lifecycle.restart(request, assessed, kind="start").message)
+                raise self._alert(assessed, observation.samples[-1].process, decision.reason)
             case Step.ALERT:
                 raise self._alert(assessed, observation.samples[-1].process, decision.reason)
             case Step.LEAVE_TO_RUNTIME:
@@ -144,6 +147,9 @@ class SuperviseOperator(ComponentOperator):
         """Record the recovery. Raises AirflowFailException if there is none in time."""
         outcome, reason = Outcome(event["outcome"]), event["reason"]
         if outcome in (Outcome.PERMANENT, Outcome.TIMED_OUT):
+            if "health" in event:
+                # Told as the next checks tell it.
+                raise self._unhealthy(Health(event["health"]), reason)
             self.check_configured()
             raise failed(
                 ErrorCode.COMPONENT_DOWN,
@@ -172,15 +178,17 @@ class SuperviseOperator(ComponentOperator):
         self, assessed: HealthReport, process: ProcessStatus | None, reason: str
     ) -> AirflowFailException:
         """The failure of a check that no restart helps."""
-        what = f"is {assessed.health.value}"
-        if assessed.health is Health.INCOMPATIBLE_SCHEMA:
-            what = f"ended at an {assessed.health.value}"
         then = ""
         if process is not None and process.is_misconfigured:
             then = f". Then trigger {self.stream}_stream with action restart: {form(self.stream)}"
+        return self._unhealthy(assessed.health, f"{reason}{then}")
+
+    def _unhealthy(self, health: Health, reason: str) -> AirflowFailException:
+        """The failure with the code of ``health``."""
+        ended = f"ended at an {health.value}"
+        what = ended if health is Health.INCOMPATIBLE_SCHEMA else f"is {health.value}"
         return failed(
-            ErrorCode[f"HEALTH_{assessed.health.name}"],
-            f"the {self.component} of {self.stream} {what}: {reason}{then}",
+            ErrorCode[f"HEALTH_{health.name}"], f"the {self.component} of {self.stream} {what}: {reason}"
         )
 
     def _check_maintenance(self, decision: Decision) -> None:

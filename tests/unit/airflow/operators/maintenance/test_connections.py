@@ -72,7 +72,7 @@ def test_a_problem_fails_it_with_one_line(ends: list[End], caplog: pytest.LogCap
     ends.append(End(Row("airflow", "s3", "there"), nothing))
     with raising(AirflowFailException) as caught:
         run()
-    reason = "1 of 2 ends failed: airflow kafka broker:9092: it ended. Fix: renew it"
+    reason = "1 of 2 ends failed, 1 finding: airflow kafka broker:9092: it ended. Fix: renew it"
     assert str(caught.value) == f"{ErrorCode.CONNECTION_FINDING} {reason}"
 
 

@@ -18,6 +18,7 @@ from sluice.airflow.operators.supervision.supervise import SuperviseOperator, re
 from sluice.airflow.triggers import health
 from sluice.clients.processes.base import Runtime
 from sluice.config import streams
+from sluice.config.sections.supervision import Supervision
 from sluice.core.errors import ClientError, Missing, Unreachable
 from sluice.core.processes import exits
 from sluice.core.processes.heartbeat import Heartbeat, HeartbeatState
@@ -510,6 +511,43 @@ def test_a_start_that_does_not_recover_is_red_with_its_logs_reason(ended: World,
     assert "recovered" not in ended.happened
     waited = ended.now - ended.began
     assert waited >= 110 if end is None else waited < 35, "what has ended is not waited for"
+
+
+REFUSED = "SLU-210 LoginRefused: Kafka at b:1 refuses the login: unknown user"
+
+
+def test_a_login_that_is_refused_is_red_and_counts_no_restart(ended: World) -> None:
+    """And is well once it is corrected, however often it was tried."""
+    refused: dict[str, Any] = {"exit_status": exits.LOGIN_REFUSED, "description": REFUSED}
+    for attempt in range(1, 7):
+        at = tuple(ended.now - 5 - number for number in range(attempt))
+        tried: dict[str, Any] = {"restarts": at, "refused": at}
+        tried |= {"last_exit": ProcessExit(ended.now - 1, 77, 3.0), "restart_at": ended.now + 9}
+        ended.process = replace(ended.process, state=S.BACKOFF, **(refused | tried))
+        ended.red("SLU-617", "unknown user", "restarts it in")
+        ended.now += 30
+    assert (ended.did, ended.happened) == ([], ["health login refused"])
+    assert not ended.kept.restart_history(datetime.now(UTC), Supervision()).restarts
+
+
+def test_a_refused_login_that_no_runtime_tries_again_supervision_does(ended: World) -> None:
+    refused = replace(ended.process, exit_status=exits.LOGIN_REFUSED, description=REFUSED)
+    for _ in range(5):
+        ended.process = refused
+        ended.red("SLU-617", "unknown user")
+        ended.now += 120
+    assert ended.did == ["start"] * 5
+    assert not ended.kept.restart_history(datetime.now(UTC), Supervision()).restarts
+    ended.supervise(user="ada", action="stop")
+    ended.process = replace(refused, state=S.STOPPED)
+    assert ended.supervise() == "suspended"
+    assert ended.did[5:] == ["stop 20"]
+
+
+def test_a_restart_that_ends_over_a_refused_login_says_so(ended: World) -> None:
+    ended.lives, ended.ends = None, (5.0, exits.LOGIN_REFUSED)
+    ended.red("SLU-617", ended.component, "login refused")
+    assert ended.now - ended.began < 35
 
 
 @pytest.mark.parametrize("system", ["process", "kafka", "history"])
