@@ -137,7 +137,7 @@ def _has_token(kafka: Kafka) -> bool:
 def _token_of(kafka: Kafka) -> tuple[str, float, str, dict[str, str]]:
     """Token, end, principal (which brokers take from the token) and extensions, as librdkafka asks for it."""
     token = tokens(kafka).current()
-    return token.value, token.ends, "", dict(kafka.extensions)
+    return token.value, token.span()[1], "", dict(kafka.extensions)
 
 
 def _jaas(kafka: Kafka) -> str:
