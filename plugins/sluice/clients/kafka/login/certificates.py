@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from confluent_kafka import KafkaException
 
-from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients.kafka.errors import LoginRefused, Remark
 from sluice.clients.tls import certificates as tls
 from sluice.clients.tls.certificates import ClientCertificate
 from sluice.config.platform_sections.kafka import Kafka
@@ -83,11 +83,11 @@ def _unusable(key: str, names: str, error: OSError) -> LoginRefused:
     )
 
 
-def remark(kafka: Kafka) -> str:
-    """Why brokers refuse this login's certificate, as far as that says it; empty if it does not."""
+def remark(kafka: Kafka) -> Remark:
+    """Why brokers refuse this login's certificate, as far as that says it."""
     certificate = kafka.ssl_certificate_location
     ended = tls.remark(certificate) if certificate else ""
-    return f"{ended}. Fix: renew it, under the same name" if ended else ""
+    return Remark(f"{ended}. Fix: renew it, under the same name", is_final=True) if ended else Remark()
 
 
 def client_certificate(kafka: Kafka) -> ClientCertificate:

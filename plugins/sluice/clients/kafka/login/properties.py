@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from sluice.clients.kafka.errors import Remark
 from sluice.clients.kafka.login import certificates
 from sluice.clients.kafka.login.tokens import tokens
 from sluice.clients.tls.certificates import keystore
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # librdkafka's log, which it else writes to standard error, past every handler.
 LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
+# A refused login is tried again, too: not ten times within a second.
+_PATIENCE = {"reconnect.backoff.ms": 250, "reconnect.backoff.max.ms": 5_000}
 # Java's mechanism -> its login module.
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -35,7 +38,7 @@ def librdkafka(kafka: Kafka) -> dict[str, Any]:
     Unreachable for a token or files that cannot be had: of these librdkafka says little, and late.
     """
     certificates.check(kafka)
-    settings: dict[str, Any] = {**_servers(kafka), "logger": LIBRDKAFKA_LOG}
+    settings: dict[str, Any] = {**_servers(kafka), **_PATIENCE, "logger": LIBRDKAFKA_LOG}
     if _has_token(kafka):
         tokens(kafka).current()
         settings |= {"sasl.mechanism": OAUTHBEARER, "oauth_cb": lambda _: _token_of(kafka)}
@@ -120,8 +123,8 @@ def check_token(kafka: Kafka) -> None:
         log.warning("no token: %s", error)
 
 
-def login_remark(kafka: Kafka) -> str:
-    """What this process knows of a login that a broker refuses; empty if it knows nothing."""
+def login_remark(kafka: Kafka) -> Remark:
+    """What this process knows of a login that a broker refuses."""
     return tokens(kafka).remark() if _has_token(kafka) else certificates.remark(kafka)
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeGuard
 
 from sluice.clients import backoff, oauth
 from sluice.clients.backoff import Backoff
-from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients.kafka.errors import LoginRefused, Remark
 from sluice.clients.oauth import Fixes, Token, TokenRefused, TokenRequest, TokenUnreachable
 from sluice.config.platform_sections.kafka import AWS_MSK_IAM, Kafka
 from sluice.config.platform_sections.s3 import S3
@@ -49,16 +49,15 @@ class Tokens(oauth.Tokens):
         # To read a file costs nothing.
         super().__init__(lambda: fetch(kafka), Backoff(0.0) if kafka.token_file else None)
 
-    def refusal(self) -> str:
-        """Why its source gives no other token, if that refuses it; empty if not."""
-        return str(self._failure) if isinstance(self._failure, Refused) else ""
-
-    def remark(self) -> str:
-        """What may be why a broker refuses the newest token; empty if nothing is known. No reason by itself
-        to take a connection that is lost for a refusal: issuers give tokens of some minutes ago, too."""
-        if self.refusal() or self._token is None:
-            return self.refusal()
-        return clock_remark(self._token.value, self._token.received)
+    def remark(self) -> Remark:
+        """What may be why a broker refuses the newest token, or there is none. A clock alone is no reason to
+        take a lost connection for a refusal: issuers give tokens of some minutes ago, too."""
+        if isinstance(self._failure, Refused):
+            return Remark(str(self._failure), is_final=True)
+        if self._token is None:
+            return Remark()
+        value = self._token.value
+        return Remark(clock_remark(value, self._token.received), has_ended(value, time.time()))
 
 
 @cache
@@ -95,6 +94,15 @@ def clock_remark(value: str, received: float) -> str:
         f"this machine's clock is {age(abs(issued - received))} {side} that of the token's issuer. Fix: set "
         "the clocks of this machine, the issuer and the brokers"
     )
+
+
+def has_ended(value: str, now: float) -> bool:
+    """Whether a JWT says that it ended; its source may have said otherwise."""
+    try:
+        ends = claims(value).get("exp")
+    except ValueError:
+        return False
+    return _is_time(ends) and ends <= now
 
 
 def _of_endpoint(kafka: Kafka) -> Token:

@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from sluice.clients import backoff, oauth
-from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients.kafka.errors import LoginRefused, Remark
 from sluice.clients.kafka.login.tokens import _FIXES, Token, Tokens, clock_remark
 from sluice.clients.oauth import TokenRequest
 from sluice.clients.s3.login import credentials
@@ -98,13 +98,13 @@ def test_a_refusal_is_remembered_until_a_token_is_given(
         monkeypatch, [Token("one", at, at + 10), LoginRefused("no"), Token("two", at + 9, at + 19)]
     )
     made.current()
-    assert made.remark() == ""
+    assert not made.remark().text
     clock[0] = at + 8
     assert made.current().value == "one"
-    assert made.remark() == "no"
+    assert made.remark() == Remark("no", is_final=True)
     clock[0] = at + 9
     assert made.current().value == "two"
-    assert made.remark() == ""
+    assert not made.remark().text
 
 
 @pytest.mark.parametrize("hours", [-1, 1])
