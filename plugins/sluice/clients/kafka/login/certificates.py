@@ -60,27 +60,21 @@ class Renewed(Generic[T]):
 
 def check(kafka: Kafka) -> None:
     """Raises LoginRefused for files that no client can use."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    certificate, key = kafka.ssl_certificate_location, kafka.ssl_key_location
+    ca, fix = kafka.ssl_ca_location, "Fix: put readable PEM files there"
     try:
-        if kafka.ssl_ca_location:
-            context.load_verify_locations(kafka.ssl_ca_location)
+        if ca:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
     except OSError as error:
-        raise _unusable("ssl_ca_location", kafka.ssl_ca_location, error) from error
+        said = f"{ca} cannot be used ({error.strerror or error})"
+        raise LoginRefused(f"[kafka] ssl_ca_location: {said}. {fix}") from error
     try:
-        if certificate:
-            # Without a passphrase OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(certificate, key or None, password=kafka.ssl_key_password)
-    except OSError as error:
-        names = f"{certificate} with {key}" if key else certificate
-        raise _unusable("ssl_certificate_location", names, error) from error
-
-
-def _unusable(key: str, names: str, error: OSError) -> LoginRefused:
-    return LoginRefused(
-        f"[kafka] {key}: {names} cannot be used ({error.strerror or error}). Fix: put readable PEM files "
-        "there, a key that is the certificate's, and its passphrase as ssl_key_password"
-    )
+        if kafka.ssl_certificate_location:
+            tls.check(client_certificate(kafka))
+    except tls.CertificateUnusable as error:
+        raise LoginRefused(
+            f"[kafka] ssl_certificate_location: {error}. {fix}, a key that is the certificate's, and its "
+            "passphrase as ssl_key_password"
+        ) from error
 
 
 def remark(kafka: Kafka) -> Remark:
