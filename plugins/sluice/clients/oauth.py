@@ -32,6 +32,8 @@ LEAST_LEFT = 0.5
 DEFAULT_LIFETIME = 300.0
 # What an endpoint may say of it: no clock of a client counts further.
 LEAST_LIFETIME, MOST_LIFETIME = 1.0, 86_400.0 * 365
+# A shorter one may be a word of the answer.
+LEAST_SECRET = 8
 # Statuses by which a server says something of a login, the first only with an error of RFC 6749.
 _BAD_REQUEST, _LOGIN_STATUSES = 400, frozenset({401, 403})
 # Errors of an endpoint that say nothing of the client.
@@ -135,7 +137,7 @@ class TokenRequest:
     def _without_token(self, response: httpx.Response, found: Mapping[str, Any]) -> Refused | Unreachable:
         """The error for an answer without a token (RFC 6749, 5.2)."""
         status, error, said = response.status_code, found.get("error"), _said(found)
-        if self.client_secret:
+        if len(self.client_secret) >= LEAST_SECRET:
             said = said.replace(self.client_secret, "…")
         is_login = status in _LOGIN_STATUSES or (status == _BAD_REQUEST and isinstance(error, str))
         answered = f"token endpoint {self.url} answered {status}"
