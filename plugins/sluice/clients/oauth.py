@@ -139,9 +139,9 @@ class TokenRequest:
         status, error, said = response.status_code, found.get("error"), _said(found)
         if len(self.client_secret) >= LEAST_SECRET:
             said = said.replace(self.client_secret, "…")
-        is_login = status in _LOGIN_STATUSES or (status == _BAD_REQUEST and isinstance(error, str))
+        is_bad = status == _BAD_REQUEST and isinstance(error, str) and error not in _AWAY
         answered = f"token endpoint {self.url} answered {status}"
-        if is_login and error not in _AWAY:
+        if status in _LOGIN_STATUSES or is_bad:
             refused = TokenRefused(
                 f"{answered}: {quoted(said) if said else 'no error is named'}. Fix: {self.fixes.client}"
             )

@@ -182,7 +182,7 @@ def test_users_of_one_login_share_its_tokens() -> None:
         (403, "<html>", LoginRefused, "answered 403: no error is named"),
         (400, "<html>", Unreachable, "answered 400"),
         (400, {"error": "temporarily_unavailable"}, Unreachable, "answered 400: 'temporarily_unavailable'"),
-        (401, {"error": "server_error"}, Unreachable, "answered 401: 'server_error'"),
+        (401, {"error": "server_error"}, LoginRefused, "answered 401: 'server_error'"),
         (404, "<html>", Unreachable, "answered 404. Fix: start it, or correct sasl_oauthbearer_token_end"),
         (200, {"access_token": ""}, Unreachable, "no document with a token in visible ASCII (access_token)"),
         (200, [], Unreachable, "no document with a token in visible ASCII (access_token)"),
