@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httpx
@@ -128,20 +128,19 @@ class TokenRequest:
             raise TokenUnreachable(
                 f"token endpoint {self.url} does not answer ({reason}). Fix: {self.fixes.url}"
             ) from error
-        found = _document(response)
+        found = document_of(response)
         value = found.get("access_token")
         if response.status_code == 200 and isinstance(value, str) and VISIBLE.fullmatch(value):
-            return Token(value, began, began + _lifetime(found.get("expires_in")), received)
+            return Token(value, began, began + lifetime_of(found.get("expires_in")), received)
         raise self._without_token(response, found)
 
     def _without_token(self, response: httpx.Response, found: Mapping[str, Any]) -> Refused | Unreachable:
         """The error for an answer without a token (RFC 6749, 5.2)."""
-        status, error, said = response.status_code, found.get("error"), _said(found)
+        status, said = response.status_code, error_of(found)
         if len(self.client_secret) >= LEAST_SECRET:
             said = said.replace(self.client_secret, "…")
-        is_bad = status == _BAD_REQUEST and isinstance(error, str) and error not in _AWAY
         answered = f"token endpoint {self.url} answered {status}"
-        if status in _LOGIN_STATUSES or is_bad:
+        if is_refusal(status, found):
             refused = TokenRefused(
                 f"{answered}: {quoted(said) if said else 'no error is named'}. Fix: {self.fixes.client}"
             )
@@ -169,7 +168,14 @@ class TokenRequest:
             ) from error
 
 
-def _document(response: httpx.Response) -> Mapping[str, Any]:
+class Answer(Protocol):
+    """A response of httpx, or of requests."""
+
+    def json(self) -> Any: ...
+
+
+def document_of(response: Answer) -> Mapping[str, Any]:
+    """An answer's document; empty for one that cannot be read."""
     try:
         found = response.json()
     except (ValueError, RecursionError):
@@ -177,7 +183,7 @@ def _document(response: httpx.Response) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _said(found: Mapping[str, Any]) -> str:
+def error_of(found: Mapping[str, Any]) -> str:
     """The error of an answer. One with a token has none, whatever else it says."""
     if "access_token" in found:
         return ""
@@ -185,7 +191,15 @@ def _said(found: Mapping[str, Any]) -> str:
     return ": ".join(text for text in texts if isinstance(text, str) and text)
 
 
-def _lifetime(said: object) -> float:
+def is_refusal(status: int, found: Mapping[str, Any]) -> bool:
+    """Whether an endpoint refuses the client, and is not just unable to answer."""
+    error = found.get("error")
+    is_bad = status == _BAD_REQUEST and isinstance(error, str) and error not in _AWAY
+    return status in _LOGIN_STATUSES or is_bad
+
+
+def lifetime_of(said: object) -> float:
+    """Seconds that a token counts, by an answer's ``expires_in``."""
     try:
         seconds = float(said)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
