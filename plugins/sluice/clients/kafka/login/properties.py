@@ -26,6 +26,7 @@ _MODULES = {
     OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
     AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
 }
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Kafka's own handler reads a token's file once, and sends no audience.
 _OAUTH_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
 _MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
@@ -75,7 +76,7 @@ def kafka_python(kafka: Kafka) -> dict[str, Any]:
     elif kafka.sasl_mechanism:
         settings |= {
             "sasl_mechanism": kafka.sasl_mechanism,
-            "sasl_plain_username": kafka.username,
+            "sasl_plain_username": _scram_name(kafka) if _is_scram(kafka) else kafka.username,
             "sasl_plain_password": kafka.password,
         }
     if kafka.ssl_ca_location:
@@ -143,6 +144,15 @@ def _token_of(kafka: Kafka) -> tuple[str, float, str, dict[str, str]]:
     return token.value, token.span()[1], "", dict(kafka.extensions)
 
 
+def _is_scram(kafka: Kafka) -> bool:
+    return kafka.sasl_mechanism.startswith("SCRAM-")
+
+
+def _scram_name(kafka: Kafka) -> str:
+    """As RFC 5802 has a name, which the other clients do by themselves."""
+    return kafka.username.replace("=", "=3D").replace(",", "=2C")
+
+
 def _jaas(kafka: Kafka) -> str:
     if kafka.sasl_mechanism == OAUTHBEARER:
         options = _oauth_options(kafka)
@@ -178,4 +188,5 @@ def _oauth_options(kafka: Kafka) -> dict[str, str]:
 
 
 def _quoted(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
+    """Within quotes of JAAS, whose texts end at a line's end, and have Java's escapes."""
+    return "".join(_ESCAPES.get(one, one) for one in value)
