@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from math import inf
 from time import monotonic, sleep
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -42,7 +43,8 @@ class Topic:
         self.name = name
         self.kafka = kafka
         self._noted = Noted(kafka)
-        self._renewed = Renewed(kafka, lambda: AdminClient({**librdkafka(kafka), "error_cb": self._noted}))
+        settings: dict[str, Any] = {"error_cb": self._noted}
+        self._renewed = Renewed(kafka, lambda: AdminClient({**librdkafka(kafka), **settings}))
         self.admin = self._renewed.client
 
     def _current(self) -> AdminClient:

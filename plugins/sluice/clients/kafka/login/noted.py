@@ -83,20 +83,22 @@ class Watched(Consumer):
         self.noted = Noted(kafka, settings.get("error_cb"))
         super().__init__({**settings, "error_cb": self.noted})
 
-    def list_topics(self, topic: str | None = None, *, timeout: float = -1) -> Any:
+    def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
         named = {} if topic is None else {"topic": topic}
         ask = super().list_topics
         return self._asked("topics", lambda seconds: ask(**named, timeout=seconds), timeout)
 
-    def get_watermark_offsets(self, partition: Any, *, timeout: float = -1) -> Any:
+    def get_watermark_offsets(
+        self, partition: Any, timeout: float = -1, cached: bool = False
+    ) -> tuple[int, int]:
         ask = super().get_watermark_offsets
-        return self._asked("offsets", lambda seconds: ask(partition, timeout=seconds), timeout)
+        return self._asked("offsets", lambda seconds: ask(partition, seconds, cached), timeout)
 
-    def offsets_for_times(self, partitions: Any, *, timeout: float = -1) -> Any:
+    def offsets_for_times(self, partitions: Any, timeout: float = -1) -> Any:
         ask = super().offsets_for_times
         return self._asked("offsets", lambda seconds: ask(partitions, timeout=seconds), timeout)
 
-    def committed(self, partitions: Any, *, timeout: float = -1) -> Any:
+    def committed(self, partitions: Any, timeout: float = -1) -> Any:
         ask = super().committed
         return self._asked("offsets of a group", lambda seconds: ask(partitions, timeout=seconds), timeout)
 

@@ -178,8 +178,12 @@ def test_a_process_that_waits_is_told_of_a_refusal_and_not_of_an_outage(
         ),
         (RuntimeError("the refreshed credentials are still expired."), Unreachable, "still expired"),
         (ProfileNotFound(profile="lake"), S3LoginRefused, "(lake) could not be found. Fix: "),
-        (SSLError(endpoint_url="u", error="CERTIFICATE_VERIFY_FAILED"), S3LoginRefused, "not trusted"),
-        (SSLError(endpoint_url="u", error="EOF occurred in violation of protocol"), Unreachable, "EOF"),
+        (
+            SSLError(endpoint_url="u", error=OSError("CERTIFICATE_VERIFY_FAILED")),
+            S3LoginRefused,
+            "not trusted",
+        ),
+        (SSLError(endpoint_url="u", error=OSError("EOF occurred in violation")), Unreachable, "EOF"),
     ],
     ids=str,
 )
