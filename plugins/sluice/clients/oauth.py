@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import httpx
 
+from sluice.clients import backoff
+from sluice.clients.backoff import Backoff, seconds_asked
 from sluice.clients.tls.words import is_unverified
-from sluice.config.reading.urls import is_loopback
+from sluice.config.reading.urls import VISIBLE, host_of, is_loopback
 from sluice.core.errors import ClientError, Refused, Unreachable
 from sluice.core.messages import quoted
+
+log = logging.getLogger(__name__)
 
 CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 10.0
 # A token is given to a further connection while it has this share of its time left: the session that it
@@ -22,27 +30,50 @@ CONNECT_SECONDS, ANSWER_SECONDS = 5.0, 10.0
 LEAST_LEFT = 0.5
 # RFC 6749 leaves it open, and recommends to say how long a token is valid.
 DEFAULT_LIFETIME = 300.0
+# What an endpoint may say of it: no clock of a client counts further.
+LEAST_LIFETIME, MOST_LIFETIME = 1.0, 86_400.0 * 365
+# A shorter one may be a word of the answer.
+LEAST_SECRET = 8
+# Statuses by which a server says something of a login, the first only with an error of RFC 6749.
+_BAD_REQUEST, _LOGIN_STATUSES = 400, frozenset({401, 403})
+# Errors of an endpoint that say nothing of the client.
+_AWAY = frozenset({"temporarily_unavailable", "server_error", "slow_down", "authorization_pending"})
 
 
 class TokenRefused(Refused):
     """The endpoint refuses the client, or is not the one that its certificate must name."""
 
+    # Seconds that the endpoint asks to wait.
+    retry_after = 0.0
+
 
 class TokenUnreachable(Unreachable):
-    """The endpoint does not answer, or is not ready."""
+    """The endpoint does not answer, is not ready, or what answers in its place is none."""
+
+    retry_after = 0.0
 
 
 @dataclass(frozen=True)
 class Token:
-    """``began``, ``ends``: seconds since 1970, by this machine's clock."""
+    """``began``, ``ends``: by the clock of :func:`sluice.clients.backoff.now`; ``received``: seconds since
+    1970, by this machine's clock, which may be wrong."""
 
     value: str = field(repr=False)
     began: float
     ends: float
+    received: float = field(default_factory=time.time)
 
     def is_fresh(self, now: float) -> bool:
         """Whether another connection may begin with it."""
         return self.began <= now < self.ends - (self.ends - self.began) * LEAST_LEFT
+
+    def is_valid(self, now: float) -> bool:
+        return self.began <= now < self.ends
+
+    def span(self) -> tuple[float, float]:
+        """Begin and end, in seconds since 1970 by this machine's clock, for programs that go by it."""
+        apart = time.time() - backoff.now()
+        return self.began + apart, self.ends + apart
 
 
 @dataclass(frozen=True)
@@ -70,8 +101,9 @@ class TokenRequest:
     fixes: Fixes
 
     def fetch(self) -> Token:
-        """Raises TokenRefused and TokenUnreachable."""
-        began = time.time()
+        """Raises TokenRefused and TokenUnreachable. No message has anything of an answer but the error that
+        RFC 6749 names: what is there instead may be a token."""
+        began, received = backoff.now(), time.time()
         asked = {"grant_type": "client_credentials", "scope": self.scope, "audience": self.audience}
         parts = urlsplit(self.url)
         try:
@@ -80,6 +112,8 @@ class TokenRequest:
                 headers={"Accept": "application/json", "User-Agent": "sluice"},
                 verify=self._tls() if parts.scheme == "https" else False,
                 timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
+                # The request has the client's secret.
+                follow_redirects=False,
                 # No proxy stands between this machine and itself.
                 trust_env=not is_loopback(parts.hostname or ""),
             ) as client:
@@ -94,30 +128,36 @@ class TokenRequest:
             raise TokenUnreachable(
                 f"token endpoint {self.url} does not answer ({reason}). Fix: {self.fixes.url}"
             ) from error
-        return self._answered(response, began)
+        found = document_of(response)
+        value = found.get("access_token")
+        if response.status_code == 200 and isinstance(value, str) and VISIBLE.fullmatch(value):
+            return Token(value, began, began + lifetime_of(found.get("expires_in")), received)
+        raise self._without_token(response, found)
 
-    def _answered(self, response: httpx.Response, began: float) -> Token:
-        """A token of the endpoint's answer (RFC 6749, 5.1 and 5.2)."""
-        status = response.status_code
-        if status in (408, 429) or status >= 500:
-            raise TokenUnreachable(f"token endpoint {self.url} answered {status}")
-        try:
-            document = response.json()
-        except (ValueError, RecursionError):
-            document = None
-        found = document if isinstance(document, dict) else {}
-        value, lifetime = found.get("access_token"), found.get("expires_in", DEFAULT_LIFETIME)
-        if status == 200 and isinstance(value, str) and value:
-            try:
-                seconds = float(lifetime)
-            except (TypeError, ValueError):
-                seconds = DEFAULT_LIFETIME
-            return Token(value, began, began + max(seconds, 1.0))
-        said = ": ".join(str(found[key]) for key in ("error", "error_description") if found.get(key))
-        # A document with a token is not quoted.
-        otherwise = "no token that is a text" if "access_token" in found else quoted(response.text)
-        reason = quoted(said) if said else otherwise
-        raise TokenRefused(f"token endpoint {self.url} answered {status}: {reason}. Fix: {self.fixes.client}")
+    def _without_token(self, response: httpx.Response, found: Mapping[str, Any]) -> Refused | Unreachable:
+        """The error for an answer without a token (RFC 6749, 5.2)."""
+        status, said = response.status_code, error_of(found)
+        if len(self.client_secret) >= LEAST_SECRET:
+            said = said.replace(self.client_secret, "…")
+        answered = f"token endpoint {self.url} answered {status}"
+        if is_refusal(status, found):
+            refused = TokenRefused(
+                f"{answered}: {quoted(said) if said else 'no error is named'}. Fix: {self.fixes.client}"
+            )
+            refused.retry_after = seconds_asked(response.headers.get("Retry-After", ""))
+            return refused
+        if response.is_redirect:
+            where = host_of(response.headers.get("Location", ""))
+            what = f"{answered}: a redirect to {where}, which is never followed"
+        elif said:
+            what = f"{answered}: {quoted(said)}"
+        elif status >= 400:
+            what = answered
+        else:
+            what = f"{answered}: no document with a token in visible ASCII (access_token)"
+        away = TokenUnreachable(f"{what}. Fix: {self.fixes.url}")
+        away.retry_after = seconds_asked(response.headers.get("Retry-After", ""))
+        return away
 
     def _tls(self) -> ssl.SSLContext:
         try:
@@ -128,26 +168,102 @@ class TokenRequest:
             ) from error
 
 
-class Tokens:
-    """The token of one login, renewed when it is asked for. For many threads."""
+class Answer(Protocol):
+    """A response of httpx, or of requests."""
 
-    def __init__(self, fetch: Callable[[], Token]) -> None:
+    def json(self) -> Any: ...
+
+
+def document_of(response: Answer) -> Mapping[str, Any]:
+    """An answer's document; empty for one that cannot be read."""
+    try:
+        found = response.json()
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def error_of(found: Mapping[str, Any]) -> str:
+    """The error of an answer. One with a token has none, whatever else it says."""
+    if "access_token" in found:
+        return ""
+    texts = (found.get(key) for key in ("error", "error_description"))
+    return ": ".join(text for text in texts if isinstance(text, str) and text)
+
+
+def is_refusal(status: int, found: Mapping[str, Any]) -> bool:
+    """Whether an endpoint refuses the client, and is not just unable to answer."""
+    error = found.get("error")
+    is_bad = status == _BAD_REQUEST and isinstance(error, str) and error not in _AWAY
+    return status in _LOGIN_STATUSES or is_bad
+
+
+def lifetime_of(said: object) -> float:
+    """Seconds that a token counts, by an answer's ``expires_in``."""
+    try:
+        seconds = float(said)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        return DEFAULT_LIFETIME
+    return DEFAULT_LIFETIME if math.isnan(seconds) else min(max(seconds, LEAST_LIFETIME), MOST_LIFETIME)
+
+
+class Tokens:
+    """The token of one login, renewed when it is asked for. For many threads. After a failure its source is
+    left alone for a while, whoever asks."""
+
+    def __init__(self, fetch: Callable[[], Token], pauses: Backoff | None = None) -> None:
         self._fetch = fetch
-        self._lock = threading.Lock()
+        # One asks; the others take the token that there is.
+        self._asking = threading.Lock()
+        self._backoff = pauses or Backoff()
         self._token: Token | None = None
         # Why no other one was given when it was asked for last.
-        self._refusal: Refused | None = None
+        self._failure: ClientError | None = None
 
     def current(self) -> Token:
         """Raises what ``fetch`` raises. A token that is still valid is given while no other can be had."""
-        with self._lock:
-            now = time.time()
-            if self._token is not None and self._token.is_fresh(now):
-                return self._token
+        found, now = self._token, backoff.now()
+        if found is not None and found.is_fresh(now):
+            return found
+        if found is not None and found.is_valid(now):
+            if not self._asking.acquire(blocking=False):
+                return found
+        else:
+            self._asking.acquire()
+        try:
+            return self._renewed()
+        finally:
+            self._asking.release()
+
+    def _renewed(self) -> Token:
+        found = self._token
+        if found is not None and found.is_fresh(backoff.now()):
+            # Another thread has renewed it.
+            return found
+        if self._failure is None or self._backoff.left == 0:
             try:
-                self._token, self._refusal = self._fetch(), None
+                found = self._token = self._fetch()
             except ClientError as error:
-                self._refusal = error if isinstance(error, Refused) else None
-                if self._token is None or not self._token.began <= now < self._token.ends:
-                    raise
-            return self._token
+                self._failure = error
+                self._backoff.failed(_retry_after(error))
+            else:
+                self._failure = None
+                self._backoff.succeeded()
+                return found
+            if found is not None and found.is_valid(backoff.now()):
+                log.warning("token not renewed: %s", self._failure)
+        if found is not None and found.is_valid(backoff.now()):
+            return found
+        # Another one with each call: an error keeps where it was raised.
+        raise type(self._failure)(str(self._failure), self._failure.code) from self._failure
+
+
+def _retry_after(error: BaseException) -> float:
+    """What the endpoint said, behind an error that a login made of its own."""
+    return float(getattr(error, "retry_after", 0.0) or getattr(error.__cause__, "retry_after", 0.0))
+
+
+@cache
+def shared(request: TokenRequest) -> Tokens:
+    """Those of one login in this process."""
+    return Tokens(request.fetch)

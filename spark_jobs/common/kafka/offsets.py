@@ -10,12 +10,15 @@ from collections.abc import Mapping
 from concurrent.futures import TimeoutError as FutureTimeout
 from math import inf
 from time import monotonic, sleep
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from sluice.clients.kafka.consumers import consumer
+from sluice.clients.kafka.errors import is_refused_login
 from sluice.clients.kafka.login.certificates import Renewed
+from sluice.clients.kafka.login.noted import Noted
 from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
@@ -39,7 +42,9 @@ class Topic:
     def __init__(self, kafka: Kafka, name: str) -> None:
         self.name = name
         self.kafka = kafka
-        self._renewed = Renewed(kafka, lambda: AdminClient({**librdkafka(kafka)}))
+        self._noted = Noted(kafka)
+        settings: dict[str, Any] = {"error_cb": self._noted}
+        self._renewed = Renewed(kafka, lambda: AdminClient({**librdkafka(kafka), **settings}))
         self.admin = self._renewed.client
 
     def _current(self) -> AdminClient:
@@ -50,9 +55,9 @@ class Topic:
     def id(self) -> str:
         """Return the topic's id, in one metadata request; a recreated topic has another.
 
-        Raises LookupError for a missing topic, TimeoutError without an answer in ID_SECONDS, KafkaException
-        if it is refused. (A broker that was cut off may return an old id for a few seconds, those that serve
-        the topic's records do not.)
+        Raises LookupError for a missing topic, TimeoutError without an answer in ID_SECONDS, LoginRefused at
+        once if the login is, KafkaException if the request is refused. (A broker that was cut off may return
+        an old id for a few seconds, those that serve the topic's records do not.)
         """
         until = monotonic() + ID_SECONDS
         while True:
@@ -70,7 +75,9 @@ class Topic:
         request = TopicCollection([self.name])
         (future,) = self._current().describe_topics(request, request_timeout=seconds).values()
         try:
-            return str(future.result(timeout=seconds + 1).topic_id)
+            found = str(self._noted.result(future, seconds + 1, self.admin.poll).topic_id)
+            self._noted.answered()
+            return found
         except FutureTimeout as error:
             raise self._unanswered(error) from error
         except KafkaException as error:
@@ -85,6 +92,8 @@ class Topic:
                 ) from error
             if code == KafkaError._TIMED_OUT:
                 raise self._unanswered(error) from error
+            if is_refused_login(error.args[0]):
+                raise self._noted.translated(f"topic {self.name!r}", error) from error
             raise
         finally:
             # The client's log.
@@ -96,7 +105,8 @@ class Topic:
         resource = ConfigResource(ResourceType.TOPIC, self.name)
         (future,) = self._current().describe_configs([resource], request_timeout=ID_SECONDS).values()
         try:
-            return {name: entry.value for name, entry in future.result(timeout=ID_SECONDS + 1).items()}
+            found = self._noted.result(future, ID_SECONDS + 1, self.admin.poll)
+            return {name: entry.value for name, entry in found.items()}
         except FutureTimeout as error:
             raise self._unanswered(error, "configs") from error
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Iterator
 
 import pytest
 import requests
-from pyiceberg.exceptions import OAuthError, ServiceUnavailableError
+from pyiceberg.exceptions import OAuthError
 
+from sluice.clients import backoff
 from sluice.clients.catalogs import tokens
-from sluice.clients.catalogs.errors import LoginRefused, asking
+from sluice.clients.catalogs.errors import LoginRefused, NotFromCatalog, asking
 from sluice.clients.catalogs.pointers import opened
 from sluice.clients.catalogs.tokens import RETRY_SECONDS, RenewedToken
 from sluice.config.platform_sections.catalog import REST, Catalog
@@ -30,6 +32,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
     monkeypatch.setattr(tokens, "monotonic", made)
+    monkeypatch.setattr(backoff, "now", made)
     return made
 
 
@@ -92,10 +95,49 @@ def test_it_counts_while_the_server_of_tokens_is_down_and_no_longer(
     assert found.auth_header() == first
     assert len(server.requests()) == 1
     clock.now += RETRY_SECONDS
-    with raising(ServiceUnavailableError):
-        found.auth_header()
+    for _ in range(3):
+        with raising(NotFromCatalog, "token endpoint answered 503: temporarily_unavailable: try later. Fix"):
+            found.auth_header()
+    assert len(server.requests()) == 1, "not at each request"
     gate.is_down = False
+    clock.now += 30
     assert found.auth_header() != first
+
+
+def test_catalogs_of_one_login_ask_ever_later_together(
+    server: CatalogProxy, gate: TokenGate, clock: Clock
+) -> None:
+    server.requests()
+    for _ in range(600):
+        with raising(OAuthError, "invalid_client"):
+            token(server, "me:refused")
+        clock.now += 0.1
+    assert 3 <= len(server.requests()) <= 10
+    assert token(server), "another login is asked for at once"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "headers"),
+    [
+        (200, b'{"token": "canary"}', {}),
+        (200, b'{"access_token": "canary\\n"}', {}),
+        (200, b"access_token=canary", {}),
+        (200, b'["canary"]', {}),
+        (400, b"canary", {}),
+        (500, b'{"canary": 1}', {}),
+        (307, b"canary", {"Location": "http://other.test:81/canary?canary=1"}),
+    ],
+)
+def test_nothing_of_an_answer_is_quoted_and_no_redirect_followed(
+    server: CatalogProxy, clock: Clock, status: int, body: bytes, headers: dict[str, str]
+) -> None:
+    server.rule = lambda *_: Answer(status, body, {"Content-Type": "application/json", **headers})
+    with raising(NotFromCatalog, f"token endpoint answered {status}: ") as caught:
+        token(server, f"me:{status}{body!r}")
+    assert "canary" not in "".join(traceback.format_exception(caught.value)).replace(repr(body), "")
+    assert len(server.requests()) == 1
+    if headers:
+        assert "a redirect to http://other.test:81, which is not followed" in str(caught.value)
 
 
 def test_a_refused_login_has_the_words_of_the_server(server: CatalogProxy) -> None:

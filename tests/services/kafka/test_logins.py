@@ -14,11 +14,19 @@ import pytest
 from confluent_kafka import Producer
 
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.clients.kafka.consumers import RANGE_SETTINGS, consumer, read_range
+from sluice.clients.kafka.consumers import (
+    RANGE_SETTINGS,
+    consumer,
+    group_offsets,
+    offsets_at,
+    read_range,
+    topic_offsets,
+)
 from sluice.clients.kafka.errors import LoginRefused
 from sluice.clients.kafka.log.brokers import Brokers
 from sluice.clients.kafka.log.range_reader import RangeReader
 from sluice.clients.kafka.login.properties import librdkafka
+from sluice.clients.polling import wait_for
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
@@ -222,7 +230,7 @@ def late(*values: object) -> object:
     [
         (Refused.wrong_secret, "answered 401: 'invalid_client: client secret is wrong'. Fix: correct sasl_"),
         late(Refused.wrong_audience, "invalid_token"),
-        late(Refused.ended_token, "ago. Fix: let what writes it renew it"),
+        late(Refused.ended_token, "ago, by this machine's clock. Fix: let what writes it renew it"),
         late(
             Refused.clock_an_hour_off,
             "this machine's clock is 1 h ahead of that of the token's issuer. Fix: s",
@@ -263,6 +271,13 @@ def test_a_refused_login_is_one_line_with_its_fix(
     assert said in str(explained)
 
 
+def asked(login: Kafka) -> bool:
+    try:
+        return KafkaAdmin(login).find(TOPIC) is not None
+    except Unreachable:
+        return False
+
+
 def test_an_endpoint_that_is_away_is_no_refused_login(
     tokens: LoginBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,7 +288,49 @@ def test_an_endpoint_that_is_away_is_no_refused_login(
         KafkaAdmin(login, 4).find(TOPIC)
     assert refusal(login) is None
     tokens.tokens.failure = 0
-    assert KafkaAdmin(login).find(TOPIC) is not None
+    # The endpoint is left alone for a moment, and no longer.
+    found = wait_for(lambda: asked(login), 10, 0.2, bool)
+    assert found
+
+
+ASKS: list[Callable[[Kafka], object]] = [
+    lambda login: topic_offsets(login, TOPIC),
+    lambda login: group_offsets(login, "sluice-orders", TOPIC, [0]),
+    lambda login: offsets_at(login, TOPIC, 0),
+    lambda login: KafkaAdmin(login).find(TOPIC),
+    lambda login: Topic(login, TOPIC).id(),
+    lambda login: list(
+        read_range(consumer(login, "sluice-orders", RANGE_SETTINGS), TOPIC, {0: 0}, {0: 1}, 30)
+    ),
+]
+
+
+@pytest.mark.parametrize("ask", ASKS, ids=["topic", "group", "times", "admin", "id", "range"])
+def test_a_wrong_password_is_said_at_the_first_refusal(
+    broker: LoginBroker, tmp_path: Path, caplog: pytest.LogCaptureFixture, ask: Callable[[Kafka], object]
+) -> None:
+    """By PLAIN; librdkafka logs each attempt."""
+    began = time.monotonic()
+    with raising(LoginRefused, "Fix: correct the login, in [kafka] of the role's platform file"):
+        ask(Refused(broker, tmp_path).wrong_password())
+    # Slow machines: without it each waits for 15 s and more.
+    assert time.monotonic() - began < 8
+    assert sum("SASL authentication error" in one for one in caplog.messages) < 6
+
+
+def test_a_broker_that_is_away_is_no_refused_login(
+    broker: LoginBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also with a certificate that has ended."""
+    monkeypatch.setattr(explaining, "PROBE_SECONDS", 1.0)
+    ended = Refused(broker, tmp_path).ended_certificate()
+    for login in (ended, Refused(broker, tmp_path).wrong_password()):
+        away = replace(login, bootstrap_servers="127.0.0.1:1")
+        with raising(Unreachable):
+            KafkaAdmin(away, 2).find(TOPIC)
+        with raising(Unreachable, "no broker of 127.0.0.1:1 answered"):
+            Brokers(away, 1, 1)
+        assert refusal(away) is None
 
 
 @pytest.mark.exhaustive

@@ -59,6 +59,16 @@ def test_a_login_is_taken(declared: dict[str, str]) -> None:
         (PASSWORD, {"security_protocol": "SASL"}, "security_protocol is 'SASL'. Fix: use one of PLAINTEXT"),
         (PASSWORD, {"sasl_mechanism": "GSSAPI"}, "sasl_mechanism is 'GSSAPI'. Fix: use one of PLAIN,"),
         (PASSWORD, {"sasl_mechanism": ""}, "is SASL_SSL, and sasl_mechanism is missing. Fix: add it"),
+        (
+            PASSWORD,
+            {"password": "a\0b"},
+            "password has the character 0, which no login can have. Fix: corr",
+        ),
+        (
+            OAUTH,
+            {"sasl_oauthbearer_client_id": "a:b"},
+            "client_id has a colon, which ends a name in a reque",
+        ),
         (OAUTH, {"security_protocol": "SSL"}, "security_protocol SSL has no login. Fix: write security_pro"),
         (OAUTH, {"username": "u"}, "username and password have no meaning with sasl_mechanism OAUTHBEARER"),
         (OAUTH, {"aws_region": "eu-west-1"}, "aws_region has no meaning with sasl_mechanism 'OAUTHBEARER'"),

@@ -96,7 +96,9 @@ def asking(what: str) -> Iterator[None]:
         raise Unreachable(f"{what}: {error}", ErrorCode.CATALOG_UNREACHABLE) from error
     except ValidationError as error:
         # As the page of a proxy, with status 200, in place of the server's configuration.
-        raise _request_refused(what, f"its answer is none of Iceberg's: {error}") from error
+        # Its text has the answer, in which a token may be.
+        said = "; ".join(f"{'.'.join(map(str, one['loc']))}: {one['msg']}" for one in error.errors())
+        raise _request_refused(what, f"its answer is none of Iceberg's: {said}") from None
     except (RESTError, RequestException, BotoCoreError) as error:
         if found := _of_certificates(what, str(error)):
             raise found from error

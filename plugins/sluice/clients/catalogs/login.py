@@ -124,17 +124,24 @@ class _Followed:
             self._store.deleteEntry(before)
 
     def _follow(self) -> None:
-        from py4j.protocol import Py4JError
+        """Until the JVM has ended, whatever else fails."""
+        from py4j.protocol import Py4JNetworkError
 
-        pause = threading.Event()
+        pause, said = threading.Event(), ""
         while not pause.wait(certificates.KEYSTORE_SECONDS):
             newest = state((self._kept.path,))
             if newest is None or newest == self._seen:
                 continue
             try:
                 self._read()
-            except (Py4JError, OSError) as error:
-                # The JVM has ended, or is about to.
-                log.warning("catalog certificate not read again: %s", error)
+            except Py4JNetworkError:
+                log.info("catalog certificate not followed any more: its JVM has ended")
                 return
-            self._seen = newest
+            except Exception as error:
+                # Java's come with a stack.
+                reason = str(error).strip().partition("\n")[0]
+                if said != reason:
+                    log.warning("catalog certificate not read again, the one before is in use: %s", reason)
+                said = reason
+            else:
+                self._seen, said = newest, ""

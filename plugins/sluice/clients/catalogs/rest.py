@@ -57,8 +57,8 @@ class Deadline(HTTPAdapter):
         super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> Any:
-        if self._tls is not None:
-            options["ssl_context"] = self._tls.context
+        # requests alone would trust certifi's CAs, and not those of the system.
+        options["ssl_context"] = self._tls.context if self._tls is not None else create_default_context()
         return super().init_poolmanager(*arguments, **options, socket_options=KEEPALIVE)
 
     def send(self, *arguments: Any, **options: Any) -> Response:

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
 from threading import RLock
 from time import monotonic
 from typing import Any
 
 from pyiceberg.catalog.rest.auth import LegacyOAuth2AuthManager
-from pyiceberg.exceptions import RESTError
+from pyiceberg.exceptions import OAuthError, RESTError
 from requests import RequestException, Response, Session
+
+from sluice.clients import oauth
+from sluice.clients.backoff import Backoff, seconds_asked
+from sluice.clients.catalogs.errors import NotFromCatalog
+from sluice.config.reading.urls import VISIBLE, host_of
 
 log = logging.getLogger(__name__)
 
@@ -19,6 +27,34 @@ log = logging.getLogger(__name__)
 RENEWED_AFTER, MOST_BEFORE_SECONDS = 0.9, 300.0
 # Until the next attempt, while the old token still counts.
 RETRY_SECONDS = 5.0
+OK = 200
+
+
+@dataclass
+class _Source:
+    """Where tokens of one login come from, for all catalogs of this process. ``failure``: the last one."""
+
+    pauses: Backoff
+    failure: RESTError | RequestException | None = None
+
+
+@cache
+def _source(url: str, credential: str, options: str) -> _Source:
+    return _Source(Backoff())
+
+
+def _without_token(answer: Response, found: Mapping[str, Any]) -> RESTError | RequestException:
+    """The error for an answer without a token, of which it has the error alone."""
+    said = oauth.error_of(found)
+    told = f"token endpoint answered {answer.status_code}: {said or 'no error is named'}"
+    if oauth.is_refusal(answer.status_code, found):
+        return OAuthError(told)
+    if answer.is_redirect:
+        where = host_of(answer.headers.get("Location", ""))
+        told = f"token endpoint answered {answer.status_code}: a redirect to {where}, which is not followed"
+    elif answer.status_code == OK:
+        told = "token endpoint answered 200: no document with a token in visible ASCII (access_token)"
+    return NotFromCatalog(f"{told}. Fix: start it, or correct oauth2_server_uri", response=answer)
 
 
 class RenewedToken(LegacyOAuth2AuthManager):
@@ -31,13 +67,39 @@ class RenewedToken(LegacyOAuth2AuthManager):
         """Asks for the first token. Raises PyIceberg's OAuthError and other errors, and requests'."""
         self._guard = RLock()
         self._seconds = self._renew_at = self._expires_at = math.inf
-        session.hooks["response"].append(self._read_life)
+        self._source = _source(url, credential, str(options))
         super().__init__(session, url, credential, token, options)
 
-    def _read_life(self, response: Response, *_: Any, **__: Any) -> None:
-        # PyIceberg reads the token alone. One without it is renewed when the catalog refuses it.
-        said = response.json().get("expires_in") if response.status_code == 200 else None
-        self._seconds = float(said) if said is not None else math.inf
+    def _fetch_access_token(self, credential: str) -> str:
+        """In PyIceberg's place, which follows redirects with the secret, and quotes what it cannot read."""
+        if (left := self._source.pauses.left) and self._source.failure is not None:
+            raise type(self._source.failure)(f"{self._source.failure} (asked again in {left:.0f} s)")
+        client, colon, secret = credential.partition(":")
+        login = {"client_id": client, "client_secret": secret} if colon else {"client_secret": credential}
+        form = {"grant_type": "client_credentials", **login, **(self._optional_oauth_params or {})}
+        try:
+            answer = self._session.post(
+                str(self._auth_url),
+                data=form,
+                headers={**self._session.headers, "Content-type": "application/x-www-form-urlencoded"},
+                allow_redirects=False,
+            )
+            found = oauth.document_of(answer)
+            value = found.get("access_token")
+            if answer.status_code != OK or not isinstance(value, str) or not VISIBLE.fullmatch(value):
+                raise _without_token(answer, found)
+        except (RESTError, RequestException) as error:
+            response = getattr(error, "response", None)
+            asked = response.headers.get("Retry-After", "") if response is not None else ""
+            self._source.failure = error
+            self._source.pauses.failed(seconds_asked(asked))
+            raise
+        self._source.failure = None
+        self._source.pauses.succeeded()
+        said = found.get("expires_in")
+        # One without a life is renewed when the catalog refuses it.
+        self._seconds = oauth.lifetime_of(said) if said is not None else math.inf
+        return value
 
     def _refresh_token(self) -> None:
         with self._guard:

@@ -31,9 +31,9 @@ from sluice.clients.kafka.consumers import (
     consumer,
     while_moving,
 )
-from sluice.clients.kafka.errors import is_denied, translated
 from sluice.clients.kafka.login.certificates import Renewed
-from sluice.clients.kafka.login.properties import librdkafka, login_remark
+from sluice.clients.kafka.login.noted import Noted
+from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.polling import wait_for
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.sections.topic import MAX_MESSAGE_BYTES
@@ -75,13 +75,10 @@ class KafkaAdmin:
         self.servers = kafka.bootstrap_servers
         self.timeout = timeout
         self._kafka = kafka
-        # librdkafka retries a refused login, and meanwhile answers requests with "transport failure": only
-        # the callback names the login.
-        self._login_error: KafkaError | None = None
+        self._noted = Noted(kafka)
         self._settings: dict[str, Any] = {
             "socket.timeout.ms": int(timeout * 1000),
-            "reconnect.backoff.max.ms": 5000,
-            "error_cb": self._note,
+            "error_cb": self._noted,
         }
         self._renewed: Renewed[AdminClient] | None = None
 
@@ -93,10 +90,6 @@ class KafkaAdmin:
                 self._kafka, lambda: AdminClient({**librdkafka(self._kafka), **self._settings})
             )
         return self._renewed.current()
-
-    def _note(self, error: KafkaError) -> None:
-        if is_denied(error):
-            self._login_error = error
 
     def find(self, topic: str) -> TopicDescription | None:
         """The topic's description; None if it does not exist."""
@@ -272,7 +265,9 @@ class KafkaAdmin:
         self, what: str, request: Callable[[], Mapping[Any, Future[Any] | _Listed]], unless: int | None = None
     ) -> dict[Any, Any]:
         def ask() -> dict[Any, Any]:
-            return {key: future.result(timeout=self.timeout) for key, future in request().items()}
+            return {
+                key: self._noted.result(future, self.timeout, self._poll) for key, future in request().items()
+            }
 
         def wait() -> dict[Any, Any]:
             try:
@@ -287,15 +282,17 @@ class KafkaAdmin:
     def _ask(self, what: str, request: Callable[[], T]) -> T:
         try:
             found = request()
-            # It was corrected.
-            self._login_error = None
+            self._noted.answered()
             return found
         except KafkaException as error:
-            self.admin.poll(0)
-            cause = error if self._login_error is None else KafkaException(self._login_error)
-            raise translated(what, cause, login_remark(self._kafka)) from error
+            self._poll(0)
+            raise self._noted.translated(what, error) from error
         except FutureTimeout as error:
-            self.admin.poll(0)
+            self._poll(0)
             late = KafkaError(KafkaError._TIMED_OUT, f"no answer from {self.servers} in {self.timeout:g} s")
-            cause = KafkaException(self._login_error or late)
-            raise translated(what, cause, login_remark(self._kafka)) from error
+            raise self._noted.translated(what, KafkaException(late)) from error
+
+    def _poll(self, seconds: float) -> None:
+        # Of the client that was asked: there may be another one for the next request.
+        if self._renewed is not None:
+            self._renewed.client.poll(seconds)

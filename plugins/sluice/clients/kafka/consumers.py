@@ -10,6 +10,7 @@ from typing import Any, cast
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from sluice.clients.kafka.login.noted import Watched
 from sluice.clients.kafka.login.properties import librdkafka
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode, coded
@@ -32,10 +33,11 @@ _MOVING = frozenset(
 )
 
 
-def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None) -> Consumer:
-    """``group``: its offsets are read or set; librdkafka requires a name."""
+def consumer(kafka: Kafka, group: str, settings: Mapping[str, Any] | None = None) -> Watched:
+    """``group``: its offsets are read or set; librdkafka requires a name. Its requests, and
+    :func:`read_range`, raise LoginRefused soon after the login is."""
     own = {"group.id": group, "enable.auto.commit": False}
-    return Consumer({**librdkafka(kafka), **own, **(settings or {})})
+    return Watched(kafka, {**librdkafka(kafka), **own, **(settings or {})})
 
 
 def begin_and_end_offsets(
@@ -132,7 +134,10 @@ def read_range(
                     f"topic {topic!r}: partition {partition} was read to offset {offset} of "
                     f"{ends[partition]} in {seconds:g} s"
                 )
-            for message in reader.consume(_BATCH, _POLL_SECONDS):
+            found = reader.consume(_BATCH, _POLL_SECONDS)
+            if not found and isinstance(reader, Watched):
+                reader.check_login(f"topic {topic!r}")
+            for message in found:
                 error, partition = message.error(), cast("int", message.partition())
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import dataclass
+
 from confluent_kafka import KafkaError, KafkaException
 
 from sluice.clients.tls import words
@@ -18,15 +21,31 @@ MISSING_RIGHT = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-# What librdkafka says of any error in its callback; and when a session ends, or its connection, just when it
-# is to be prolonged: the next connection logs in.
-_PASSING = (
-    "OAuth callback raised exception",
-    "Request not valid in current SASL state",
-    "Broker transport failure",
+# Of these codes, what is said of no login: librdkafka's own errors, as of a connection that ended or an
+# answer that did not come; that its callback gave no token, whose source says why; and of a session that ends
+# just when it is to be prolonged: the next connection logs in.
+_PASSING = re.compile(
+    r"OAuth callback raised exception|no token available|Request not valid in current SASL state|"
+    r"\bLocal: (?!Authentication)|SASL send failed|(?i:timed out)|Broker transport failure|Disconnected"
 )
 _CONNECTION = frozenset({KafkaError._SSL, KafkaError._TRANSPORT})
-_LOST = REFUSED_LOGIN | {KafkaError._TRANSPORT, KafkaError._TIMED_OUT, KafkaError._ALL_BROKERS_DOWN}
+# Codes of a connection that could not be made, or ended. Other codes say only that time is over.
+LOST = _CONNECTION | {KafkaError._RESOLVE}
+# No connection was made, or nothing came over it: whatever is known of the login, it was not refused.
+_AWAY = re.compile(
+    r"(?i)connection refused|econnrefused|failed to resolve|not known|name resolution|dns resolution|"
+    r"nodename|no address|no route to host|unreachable|ehostunreach|enetunreach|timed ?out|timeout|no answer|"
+    r"unable to connect"
+)
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What this process knows of its login. ``is_final``: no broker takes it, as its certificate has ended;
+    so a connection that is lost without a word was refused."""
+
+    text: str = ""
+    is_final: bool = False
 
 
 class LoginRefused(Refused):
@@ -34,6 +53,11 @@ class LoginRefused(Refused):
     retry succeeds after it was corrected."""
 
     code = ErrorCode.KAFKA_LOGIN
+
+
+def is_away(text: str) -> bool:
+    """Whether a connection's error says that nothing answers."""
+    return bool(_AWAY.search(text))
 
 
 def is_about_certificates(text: str) -> bool:
@@ -58,7 +82,7 @@ def is_refused_login(error: KafkaError) -> bool:
     """Whether a login is the reason. Not that a token could not be had: librdkafka does not say why, and its
     ``Tokens`` do."""
     if error.code() in REFUSED_LOGIN:
-        return not any(text in error.str() for text in _PASSING)
+        return not _PASSING.search(error.str())
     return error.code() in _CONNECTION and is_about_certificates(error.str())
 
 
@@ -67,25 +91,37 @@ def is_denied(error: KafkaError) -> bool:
     return error.code() in MISSING_RIGHT or is_refused_login(error)
 
 
+_NOTHING = Remark()
 # Rejected for good; the broker's message names the value.
 _WRONG = frozenset(
     {KafkaError.POLICY_VIOLATION, KafkaError.INVALID_CONFIG, KafkaError.INVALID_REPLICATION_FACTOR}
 )
 
 
-def translated(what: str, error: KafkaException, remark: str = "") -> Refused | Unreachable:
+def translated(
+    what: str, error: KafkaException, remark: Remark = _NOTHING, lost: KafkaError | None = None
+) -> Refused | Unreachable:
     """A Kafka error as a client error whose message begins with ``what``. ``remark``: what this process knows
-    of a login that is refused; a session that ends when it begins looks like a lost connection."""
+    of the login; ``lost``: how the last connection ended, if that is known.
+
+    A refusal of the login is what a broker said of it; or that a connection that was made ended without a
+    word, of a login that no broker takes."""
     cause: KafkaError = error.args[0]
     message = f"{what}: {cause.str()} ({cause.name()})"
-    if remark and (is_refused_login(cause) or cause.code() in _LOST):
-        return LoginRefused(f"{message}; {remark}")
     if is_refused_login(cause):
+        if remark.text:
+            return LoginRefused(f"{message}; {remark.text}")
         # That of a token has its own.
         return LoginRefused(message if "Fix: " in message else f"{message}. {login_fix(message)}")
+    if remark.is_final and _is_lost(cause if cause.code() in LOST | REFUSED_LOGIN else lost):
+        return LoginRefused(f"{message}; {remark.text}")
     if cause.code() in MISSING_RIGHT:
         fix = "check [kafka] in the role's platform file and the user's rights"
         return Refused(f"{message}. Fix: {fix}", ErrorCode.KAFKA_PERMISSION)
     if cause.code() in _WRONG:
         return Refused(f"{message}. Fix: correct stream.toml", ErrorCode.TOPIC_MISMATCH)
-    return Unreachable(message, ErrorCode.KAFKA_UNREACHABLE)
+    return Unreachable(f"{message}; {lost.str()}" if lost else message, ErrorCode.KAFKA_UNREACHABLE)
+
+
+def _is_lost(error: KafkaError | None) -> bool:
+    return error is not None and not is_away(error.str())

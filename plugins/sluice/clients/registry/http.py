@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
-from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, Tokens, TokenUnreachable
+from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, TokenUnreachable, shared
 from sluice.clients.tls import words
 from sluice.clients.tls.certificates import (
     EARLY_FIX,
@@ -244,7 +244,7 @@ class _Bearer(httpx.Auth):
         }
         self._further = {name: text for name, text in further.items() if text}
         self._fixed = registry.token
-        self._tokens = Tokens(
+        self._tokens = shared(
             TokenRequest(
                 registry.bearer_auth_issuer_endpoint_url,
                 registry.bearer_auth_client_id,
@@ -253,7 +253,7 @@ class _Bearer(httpx.Auth):
                 "",
                 registry.https_ca_location,
                 _TOKEN_FIXES,
-            ).fetch
+            )
         )
 
     def auth_flow(self, request: httpx.Request) -> Generator[httpx.Request, httpx.Response, None]:

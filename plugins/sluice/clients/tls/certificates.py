@@ -8,21 +8,34 @@ import shutil
 import ssl
 import tempfile
 import threading
+import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
-from math import inf
 from pathlib import Path
 from secrets import token_hex
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import age
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12PrivateKeyTypes
+    from cryptography.x509 import Certificate
 
 log = logging.getLogger(__name__)
 
 # A certificate is renewed hours before its end.
 KEYSTORE_SECONDS = 5.0
+# Certificate and key are replaced one after the other, and a file is written in parts: so long after the last
+# change files that cannot be used are looked at again.
+SETTLING_SECONDS, _PAUSE_SECONDS = 1.0, 0.05
+# OpenSSL's words for files that may be complete, or fit together, in a moment.
+_UNFINISHED = ("KEY_VALUES_MISMATCH", "PEM lib", "NO_START_LINE", "BAD_END_LINE", "BAD_BASE64_DECODE")
+# Path -> when the certificate ends that was read there last: it is in use until another one is read.
+_ENDS: dict[str, datetime] = {}
+_ENDING = threading.Event()
+atexit.register(_ENDING.set)
 # The name of key and certificate in the file: PostgreSQL's driver takes no other.
 ALIAS = b"user"
 RENEW_FIX = "Fix: renew it, under the same name"
@@ -80,51 +93,76 @@ def check_valid(found: ClientCertificate) -> None:
 
 def load(context: ssl.SSLContext, found: ClientCertificate) -> None:
     """Give it to what connects. Raises CertificateUnusable as :func:`check`."""
+    until = time.monotonic() + SETTLING_SECONDS
+    while True:
+        try:
+            # Without a passphrase OpenSSL would ask for one on the terminal.
+            context.load_cert_chain(found.certificate, found.key or None, password=found.passphrase)
+        except OSError as error:
+            if time.monotonic() > until or not _is_settling(found, error):
+                names = " with ".join(found.files)
+                raise CertificateUnusable(
+                    f"certificate {names} cannot be used ({error.strerror or error})"
+                ) from error
+            time.sleep(_PAUSE_SECONDS)
+        else:
+            _note_end(found.certificate)
+            return
+
+
+def _is_settling(found: ClientCertificate, error: OSError) -> bool:
+    """Whether the files were changed just now, and it may be why they cannot be used."""
+    is_away = isinstance(error, FileNotFoundError)
+    if not is_away and not any(word in str(error) for word in _UNFINISHED):
+        return False
+    places = [Path(path).parent if is_away else Path(path) for path in found.files]
     try:
-        # Without a passphrase OpenSSL would ask for one on the terminal.
-        context.load_cert_chain(found.certificate, found.key or None, password=found.passphrase)
-    except OSError as error:
-        names = " with ".join(found.files)
-        raise CertificateUnusable(
-            f"certificate {names} cannot be used ({error.strerror or error})"
-        ) from error
-
-
-def remark(certificate: str) -> str:
-    """Why a server refuses this certificate, as far as that says it, and the fix; empty if it does not."""
-    if said := ended(certificate):
-        return f"{said}. {RENEW_FIX}"
-    said = early(certificate)
-    return f"{said}. {EARLY_FIX}" if said else ""
+        last = max(place.stat().st_mtime for place in places)
+    except OSError:
+        return False
+    return abs(time.time() - last) < SETTLING_SECONDS
 
 
 def ended(certificate: str) -> str:
-    """How long ago the certificate ended, by this machine's clock; empty if it has not."""
-    seconds = -_seconds_to(certificate, "not_valid_after_utc")
-    return f"the certificate {certificate} ended {age(seconds)} ago" if seconds >= 0 else ""
+    """How long ago the certificate ended, by this machine's clock; empty if it has not. Of a file that cannot
+    be read any more: the one that was read before."""
+    said = ""
+    try:
+        ends = _note_end(certificate)
+    except (OSError, ValueError) as error:
+        if certificate not in _ENDS:
+            return ""
+        reason = error.strerror if isinstance(error, OSError) else error
+        ends, said = _ENDS[certificate], f", and no other one can be read there ({reason})"
+    seconds = (datetime.now(UTC) - ends).total_seconds()
+    return "" if seconds < 0 else f"the certificate {certificate} ended {age(seconds)} ago{said}"
 
 
 def early(certificate: str) -> str:
     """In what time the certificate begins to count, by this machine's clock; empty if it does. No reason to
     keep it from a server, whose clock may be another: only a remark about its refusal."""
-    seconds = _seconds_to(certificate, "not_valid_before_utc")
-    if not 0 < seconds < inf:
+    try:
+        begins = _read(certificate).not_valid_before_utc
+    except (OSError, ValueError):
+        return ""
+    seconds = (begins - datetime.now(UTC)).total_seconds()
+    if seconds <= 0:
         return ""
     return (
         f"the certificate {certificate} is not valid for another {age(seconds)}, by the clock of this machine"
     )
 
 
-def _seconds_to(certificate: str, name: str) -> float:
-    """Seconds until this time of a certificate; infinity if it cannot be read."""
+def _note_end(certificate: str) -> datetime:
+    """Raises OSError and ValueError for a file that cannot be read."""
+    ends = _ENDS[certificate] = _read(certificate).not_valid_after_utc
+    return ends
+
+
+def _read(certificate: str) -> Certificate:
     from cryptography.x509 import load_pem_x509_certificate
 
-    try:
-        found = load_pem_x509_certificate(Path(certificate).read_bytes())
-    except (OSError, ValueError):
-        return inf
-    at: datetime = getattr(found, name)
-    return (at - datetime.now(UTC)).total_seconds()
+    return load_pem_x509_certificate(Path(certificate).read_bytes())
 
 
 @cache
@@ -144,42 +182,60 @@ def keystore(found: ClientCertificate) -> Keystore:
 
 
 def _write(found: ClientCertificate, kept: Keystore) -> None:
-    from cryptography.hazmat.primitives.serialization import (
-        BestAvailableEncryption,
-        load_pem_private_key,
-        pkcs12,
-    )
+    """Raises CertificateUnusable for what OpenSSL takes, and Java's format does not."""
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
     from cryptography.x509 import load_pem_x509_certificates
 
-    certificate = Path(found.certificate)
-    key = Path(found.key or certificate).read_bytes()
-    private = load_pem_private_key(key, found.passphrase.encode() or None)
-    first, *chain = load_pem_x509_certificates(certificate.read_bytes())
-    content = pkcs12.serialize_key_and_certificates(
-        ALIAS,
-        cast("pkcs12.PKCS12PrivateKeyTypes", private),
-        first,
-        chain,
-        BestAvailableEncryption(kept.password.encode()),
-    )
-    part = Path(f"{kept.path}.part")
-    # The folder is this user's alone.
+    try:
+        first, *chain = load_pem_x509_certificates(Path(found.certificate).read_bytes())
+        content = pkcs12.serialize_key_and_certificates(
+            ALIAS,
+            _key(found),
+            first,
+            chain,
+            BestAvailableEncryption(kept.password.encode()),
+        )
+    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+        names = " with ".join(found.files)
+        raise CertificateUnusable(f"certificate {names} cannot be used ({error})") from error
+    path = Path(kept.path)
+    # Something may have tidied up. The folder is this user's alone.
+    path.parent.mkdir(mode=0o700, exist_ok=True)
+    part = path.with_suffix(".part")
     part.write_bytes(content)
-    part.rename(kept.path)
+    part.rename(path)
+
+
+def _key(found: ClientCertificate) -> PKCS12PrivateKeyTypes:
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    content = Path(found.key or found.certificate).read_bytes()
+    try:
+        key = load_pem_private_key(content, found.passphrase.encode() or None)
+    except TypeError:
+        if not found.passphrase:
+            raise
+        # OpenSSL takes a key that is not encrypted, whatever passphrase there is.
+        key = load_pem_private_key(content, None)
+    return cast("PKCS12PrivateKeyTypes", key)
 
 
 def _keep(found: ClientCertificate, kept: Keystore, seen: State | None) -> None:
-    pause = threading.Event()
-    while Path(kept.path).parent.exists():
-        pause.wait(KEYSTORE_SECONDS)
+    """Goes on whatever fails: the next look may find files that can be used."""
+    said = ""
+    while not _ENDING.wait(KEYSTORE_SECONDS):
         newest = state(found.files)
-        if newest is None or newest == seen:
+        if newest is not None and newest == seen and Path(kept.path).exists():
+            said = ""
             continue
         try:
             check(found)
             _write(found, kept)
-        except (OSError, ValueError) as error:
-            log.warning("keystore not written again: %s", error)
+        except Exception as error:
+            if said != str(error):
+                log.warning("certificate not read again, the one before is in use: %s", error)
+            said = str(error)
         else:
-            seen = newest
+            seen, said = newest, ""
             log.info("certificate read again file=%s", found.certificate)

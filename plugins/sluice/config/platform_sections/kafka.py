@@ -121,6 +121,9 @@ def check(kafka: Kafka, where: str) -> None:
             f"add it, one of {', '.join(MECHANISMS)}"
         )
     _check_keys(kafka, where)
+    for key in ("username", "password", "ssl_key_password"):
+        if "\0" in getattr(kafka, key):
+            raise ConfigError(f"{where} {key} has the character 0, which no login can have. Fix: correct it")
     _check_certificate(kafka, where)
     if kafka.sasl_mechanism == OAUTHBEARER:
         _check_oauth(kafka, where)
@@ -191,6 +194,11 @@ def _check_oauth(kafka: Kafka, where: str) -> None:
             if not VISIBLE.fullmatch(getattr(kafka, one)):
                 found = "has a character that no header can have" if getattr(kafka, one) else "is missing"
                 raise ConfigError(f"{where} {one} {found}. Fix: give it, in visible ASCII")
+        if ":" in kafka.sasl_oauthbearer_client_id:
+            raise ConfigError(
+                f"{where} {_OAUTH}client_id has a colon, which ends a name in a request for a token. Fix: "
+                "ask for a client id without it"
+            )
     for one in filter(None, kafka.sasl_oauthbearer_extensions.split(",")):
         matched = _EXTENSION.fullmatch(one)
         if matched is None or matched[1] == "auth":

@@ -51,6 +51,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def host_of(url: str) -> str:
+    """Where an address of others points to, without what may be a secret in it: its path, query and login."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", f":{parts.port}" if parts.port else ""
+    except ValueError:
+        return "no address"
+    return f"{parts.scheme}://{host}{port}" if host.isascii() and VISIBLE.fullmatch(host) else "no host"
+
+
 def _is_url(url: str) -> bool:
     try:
         parts = urlsplit(url)

@@ -82,7 +82,7 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
     if kafka.sasl_mechanism in _BY_TOKEN:
         token = tokens(kafka).current()
-        row.token, row.is_renewed = Span(token.began, token.ends), not kafka.token_file
+        row.token, row.is_renewed = Span(*token.span()), not kafka.token_file
     admin = KafkaAdmin(kafka, SECONDS)
     failure: ClientError | None = None
     names = [one.strip() for one in kafka.bootstrap_servers.split(",")]

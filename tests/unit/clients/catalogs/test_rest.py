@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from pyiceberg.catalog.rest import RestCatalog
 from sluice.clients.catalogs import rest
 from sluice.clients.catalogs.rest import BoundedCatalog
 from sluice.core.errors import Refused
+from tests.support.certificates import Authority
 from tests.support.raising import raising
 
 
@@ -59,3 +61,12 @@ def test_requests_are_not_signed_because_a_server_says_so(said: dict[str, str]) 
     said["rest.sigv4-enabled"] = "true"
     with raising(Refused, "rest.sigv4-enabled", "signing_name is missing. Fix: add it"):
         BoundedCatalog({"type": "rest", "uri": "https://catalog.test/api"})
+
+
+def test_without_a_declared_ca_those_of_the_system_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(Authority(tmp_path, "of the system").ca))
+    pool = rest.Deadline().poolmanager
+    (trusted,) = pool.connection_pool_kw["ssl_context"].get_ca_certs()
+    assert trusted["subject"] == ((("commonName", "of the system"),),)

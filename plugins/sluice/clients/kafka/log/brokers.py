@@ -7,6 +7,7 @@ https://github.com/dpkp/kafka-python/tree/3.0.12/kafka/net) is no documented API
 from __future__ import annotations
 
 import logging
+import re
 import time
 from base64 import b64encode
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from kafka.protocol.admin import DescribeConfigsRequest, DescribeProducersReques
 from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
-from sluice.clients.kafka.errors import LoginRefused, is_about_certificates, login_fix
+from sluice.clients.kafka.errors import LoginRefused, is_about_certificates, is_away, login_fix
 from sluice.clients.kafka.log.responses import Fetched, Moving, TopicLeaders
 from sluice.clients.kafka.login.properties import kafka_python, login_remark
 from sluice.config.platform_sections.kafka import Kafka
@@ -40,14 +41,20 @@ _TOPIC_RESOURCE = 2
 EARLIEST, LATEST = -2, -1
 _UNKNOWN_TOPIC: int = errors.UnknownTopicOrPartitionError.errno
 OUT_OF_RANGE: int = errors.OffsetOutOfRangeError.errno
-_LOGIN = (
-    errors.SaslAuthenticationFailedError,
-    errors.UnsupportedSaslMechanismError,
-    errors.IllegalSaslStateError,
-)
+_LOGIN = (errors.SaslAuthenticationFailedError, errors.UnsupportedSaslMechanismError)
+# An answer to a login that says nothing of it: a broker that starts or ends, a session that ends just when it
+# is to be prolonged. The library has one class for all of them, and Kafka's error before its text.
+_OTHER_ANSWER = re.compile(r"(?!SaslAuthenticationFailed|UnsupportedSaslMechanism)[A-Z]\w+Error: ")
 # Time-outs are kept here, from when an answer is waited for: the library's own count from when it was asked,
 # and would end the connection of a reader that is slow to take what came.
 _NEVER_SECONDS = 24 * 3600
+
+
+def is_refused_login(error: BaseException) -> bool:
+    """Whether a broker refuses the login, or a certificate is refused: by kafka-python's errors."""
+    if isinstance(error, _LOGIN):
+        return not _OTHER_ANSWER.match(" ".join(map(str, error.args)))
+    return is_about_certificates(str(error))
 
 
 class Brokers:
@@ -220,21 +227,19 @@ class Brokers:
                     self._wait_for(connection.init_future, deadline)
                     self._manager.cluster.update_metadata(self._answer(broker.node_id, self._about([])))
                     self._manager.broker_version_data = connection.broker_version_data
-                except _LOGIN as error:
-                    raise self._refused_login(error) from error
                 except errors.NodeNotReadyError as error:
                     # It waits after an attempt before, whose error says more.
                     last = last or error
                 # Unreachable: who gives the tokens.
                 except (errors.KafkaError, Moving, OSError, Unreachable) as error:
-                    if is_about_certificates(str(error)):
+                    if is_refused_login(error):
                         raise self._refused_login(error) from error
                     last = error
                 else:
                     return
             self.wait(_PAUSE_SECONDS)
-        if last is not None and login_remark(self._kafka):
-            # A session that ends when it begins.
+        if last is not None and login_remark(self._kafka).is_final and not is_away(repr(last)):
+            # A session that ends when it begins, or a certificate that is refused without a word.
             raise self._refused_login(last)
         raise Unreachable(
             f"no broker of {self._servers} answered ({last}). Fix: start Kafka", ErrorCode.KAFKA_UNREACHABLE
@@ -282,7 +287,7 @@ class Brokers:
             raise self._meaning(error, node) from error
 
     def _meaning(self, error: Exception, node: int | str) -> Moving | Refused:
-        if isinstance(error, _LOGIN) or is_about_certificates(str(error)):
+        if is_refused_login(error):
             return self._refused_login(error)
         if isinstance(error, errors.IncompatibleBrokerVersion):
             return Refused(f"broker {node}: {error}. Fix: read from brokers of Kafka 2.8 or later")
@@ -290,7 +295,7 @@ class Brokers:
 
     def _refused_login(self, error: Exception) -> LoginRefused:
         said = f"Kafka at {self._servers} refuses the login: {error}"
-        return LoginRefused(f"{said}; {login_remark(self._kafka) or login_fix(said)}")
+        return LoginRefused(f"{said}; {login_remark(self._kafka).text or login_fix(said)}")
 
     def _wait_for(self, future: Any, deadline: float) -> Any:
         self._net.poll(timeout_ms=max(1, int((deadline - time.monotonic()) * 1000)), future=future)

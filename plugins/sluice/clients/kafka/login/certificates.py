@@ -13,7 +13,7 @@ from typing import Generic, TypeVar
 
 from confluent_kafka import KafkaException
 
-from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients.kafka.errors import LoginRefused, Remark
 from sluice.clients.tls import certificates as tls
 from sluice.clients.tls.certificates import ClientCertificate
 from sluice.config.platform_sections.kafka import Kafka
@@ -60,33 +60,32 @@ class Renewed(Generic[T]):
 
 def check(kafka: Kafka) -> None:
     """Raises LoginRefused for files that no client can use."""
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    certificate, key = kafka.ssl_certificate_location, kafka.ssl_key_location
+    ca, fix = kafka.ssl_ca_location, "Fix: put readable PEM files there"
     try:
-        if kafka.ssl_ca_location:
-            context.load_verify_locations(kafka.ssl_ca_location)
+        if ca:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca)
     except OSError as error:
-        raise _unusable("ssl_ca_location", kafka.ssl_ca_location, error) from error
+        said = f"{ca} cannot be used ({error.strerror or error})"
+        raise LoginRefused(f"[kafka] ssl_ca_location: {said}. {fix}") from error
     try:
-        if certificate:
-            # Without a passphrase OpenSSL would ask for one on the terminal.
-            context.load_cert_chain(certificate, key or None, password=kafka.ssl_key_password)
-    except OSError as error:
-        names = f"{certificate} with {key}" if key else certificate
-        raise _unusable("ssl_certificate_location", names, error) from error
+        if kafka.ssl_certificate_location:
+            tls.check(client_certificate(kafka))
+    except tls.CertificateUnusable as error:
+        raise LoginRefused(
+            f"[kafka] ssl_certificate_location: {error}. {fix}, a key that is the certificate's, and its "
+            "passphrase as ssl_key_password"
+        ) from error
 
 
-def _unusable(key: str, names: str, error: OSError) -> LoginRefused:
-    return LoginRefused(
-        f"[kafka] {key}: {names} cannot be used ({error.strerror or error}). Fix: put readable PEM files "
-        "there, a key that is the certificate's, and its passphrase as ssl_key_password"
-    )
-
-
-def remark(kafka: Kafka) -> str:
-    """Why brokers refuse this login's certificate, as far as that says it; empty if it does not."""
+def remark(kafka: Kafka) -> Remark:
+    """Why brokers refuse this login's certificate, as far as that says it."""
     certificate = kafka.ssl_certificate_location
-    return tls.remark(certificate) if certificate else ""
+    if not certificate:
+        return Remark()
+    if said := tls.ended(certificate):
+        return Remark(f"{said}. {tls.RENEW_FIX}", is_final=True)
+    said = tls.early(certificate)
+    return Remark(f"{said}. {tls.EARLY_FIX}" if said else "")
 
 
 def client_certificate(kafka: Kafka) -> ClientCertificate:

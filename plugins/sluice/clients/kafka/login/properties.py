@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
+from sluice.clients.kafka.errors import Remark
 from sluice.clients.kafka.login import certificates
 from sluice.clients.kafka.login.tokens import tokens
 from sluice.clients.tls.certificates import keystore
@@ -15,6 +16,8 @@ log = logging.getLogger(__name__)
 
 # librdkafka's log, which it else writes to standard error, past every handler.
 LIBRDKAFKA_LOG = logging.getLogger("librdkafka")
+# A refused login is tried again, too: not ten times within a second.
+_PATIENCE = {"reconnect.backoff.ms": 250, "reconnect.backoff.max.ms": 5_000}
 # Java's mechanism -> its login module.
 _MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
@@ -23,6 +26,7 @@ _MODULES = {
     OAUTHBEARER: "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule",
     AWS_MSK_IAM: "software.amazon.msk.auth.iam.IAMLoginModule",
 }
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 # Kafka's own handler reads a token's file once, and sends no audience.
 _OAUTH_HANDLER = "io.strimzi.kafka.oauth.client.JaasClientOauthLoginCallbackHandler"
 _MSK_HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
@@ -35,7 +39,7 @@ def librdkafka(kafka: Kafka) -> dict[str, Any]:
     Unreachable for a token or files that cannot be had: of these librdkafka says little, and late.
     """
     certificates.check(kafka)
-    settings: dict[str, Any] = {**_servers(kafka), "logger": LIBRDKAFKA_LOG}
+    settings: dict[str, Any] = {**_servers(kafka), **_PATIENCE, "logger": LIBRDKAFKA_LOG}
     if _has_token(kafka):
         tokens(kafka).current()
         settings |= {"sasl.mechanism": OAUTHBEARER, "oauth_cb": lambda _: _token_of(kafka)}
@@ -72,7 +76,7 @@ def kafka_python(kafka: Kafka) -> dict[str, Any]:
     elif kafka.sasl_mechanism:
         settings |= {
             "sasl_mechanism": kafka.sasl_mechanism,
-            "sasl_plain_username": kafka.username,
+            "sasl_plain_username": _scram_name(kafka) if _is_scram(kafka) else kafka.username,
             "sasl_plain_password": kafka.password,
         }
     if kafka.ssl_ca_location:
@@ -120,8 +124,8 @@ def check_token(kafka: Kafka) -> None:
         log.warning("no token: %s", error)
 
 
-def login_remark(kafka: Kafka) -> str:
-    """What this process knows of a login that a broker refuses; empty if it knows nothing."""
+def login_remark(kafka: Kafka) -> Remark:
+    """What this process knows of a login that a broker refuses."""
     return tokens(kafka).remark() if _has_token(kafka) else certificates.remark(kafka)
 
 
@@ -137,7 +141,16 @@ def _has_token(kafka: Kafka) -> bool:
 def _token_of(kafka: Kafka) -> tuple[str, float, str, dict[str, str]]:
     """Token, end, principal (which brokers take from the token) and extensions, as librdkafka asks for it."""
     token = tokens(kafka).current()
-    return token.value, token.ends, "", dict(kafka.extensions)
+    return token.value, token.span()[1], "", dict(kafka.extensions)
+
+
+def _is_scram(kafka: Kafka) -> bool:
+    return kafka.sasl_mechanism.startswith("SCRAM-")
+
+
+def _scram_name(kafka: Kafka) -> str:
+    """As RFC 5802 has a name, which the other clients do by themselves."""
+    return kafka.username.replace("=", "=3D").replace(",", "=2C")
 
 
 def _jaas(kafka: Kafka) -> str:
@@ -175,4 +188,5 @@ def _oauth_options(kafka: Kafka) -> dict[str, str]:
 
 
 def _quoted(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
+    """Within quotes of JAAS, whose texts end at a line's end, and have Java's escapes."""
+    return "".join(_ESCAPES.get(one, one) for one in value)

@@ -10,17 +10,21 @@ import binascii
 import json
 import time
 from base64 import urlsafe_b64decode
+from codecs import BOM_UTF8
 from functools import cache
+from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
-from sluice.clients import oauth
-from sluice.clients.kafka.errors import LoginRefused
+from sluice.clients import backoff, oauth
+from sluice.clients.backoff import Backoff
+from sluice.clients.kafka.errors import LoginRefused, Remark
 from sluice.clients.oauth import Fixes, Token, TokenRefused, TokenRequest, TokenUnreachable
 from sluice.config.platform_sections.kafka import AWS_MSK_IAM, Kafka
 from sluice.config.platform_sections.s3 import S3
+from sluice.config.reading.urls import VISIBLE
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Unreachable
+from sluice.core.errors import Refused, Unreachable
 from sluice.core.messages import age
 
 # More than the clocks of machines that are set differ.
@@ -42,13 +46,18 @@ class Tokens(oauth.Tokens):
             fetch = _of_msk
         else:
             fetch = _of_file if kafka.token_file else _of_endpoint
-        super().__init__(lambda: fetch(kafka))
+        # To read a file costs nothing.
+        super().__init__(lambda: fetch(kafka), Backoff(0.0) if kafka.token_file else None)
 
-    def remark(self) -> str:
-        """Why a broker refuses the newest token, or there is none; empty if that is not known."""
-        if self._refusal is not None:
-            return str(self._refusal)
-        return "" if self._token is None else clock_remark(self._token.value, self._token.began)
+    def remark(self) -> Remark:
+        """What may be why a broker refuses the newest token, or there is none. A clock alone is no reason to
+        take a lost connection for a refusal: issuers give tokens of some minutes ago, too."""
+        if isinstance(self._failure, Refused):
+            return Remark(str(self._failure), is_final=True)
+        if self._token is None:
+            return Remark()
+        value = self._token.value
+        return Remark(clock_remark(value, self._token.received), has_ended(value, time.time()))
 
 
 @cache
@@ -64,8 +73,9 @@ def claims(value: str) -> dict[str, Any]:
         raise ValueError("it is no JWT (three parts with dots between)")
     try:
         found = json.loads(urlsafe_b64decode(parts[1] + "=" * (-len(parts[1]) % 4)))
-    except (binascii.Error, ValueError, RecursionError) as error:
-        raise ValueError("it is no JWT: its second part is no JSON in base64") from error
+    except (binascii.Error, ValueError, RecursionError):
+        # Errors of both keep what they could not read.
+        raise ValueError("it is no JWT: its second part is no JSON in base64") from None
     if not isinstance(found, dict):
         raise ValueError("it is no JWT: its second part is no object of JSON")
     return found
@@ -84,6 +94,15 @@ def clock_remark(value: str, received: float) -> str:
         f"this machine's clock is {age(abs(issued - received))} {side} that of the token's issuer. Fix: set "
         "the clocks of this machine, the issuer and the brokers"
     )
+
+
+def has_ended(value: str, now: float) -> bool:
+    """Whether a JWT says that it ended; its source may have said otherwise."""
+    try:
+        ends = claims(value).get("exp")
+    except ValueError:
+        return False
+    return _is_time(ends) and ends <= now
 
 
 def _of_endpoint(kafka: Kafka) -> Token:
@@ -109,21 +128,36 @@ def _of_file(kafka: Kafka) -> Token:
     fix = "Fix: let what writes it renew it, or correct sasl_oauthbearer_token_endpoint_url"
     try:
         with Path(path).open("rb") as file:
-            value = file.read(_LONGEST_FILE).decode()
-        if value != value.strip():
-            # Java's clients would send it as it is.
-            raise ValueError("it has blanks or a line break around it")
+            value = _text(file.read(_LONGEST_FILE))
         document = claims(value)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise LoginRefused(f"token of {path}: {reason}. {fix}") from error
     now, ends, issued = time.time(), document.get("exp"), document.get("iat")
-    if not isinstance(ends, int | float):
+    if not _is_time(ends):
         raise LoginRefused(f"token of {path}: it does not say until when it is valid (exp). {fix}")
     if ends <= now:
-        raise LoginRefused(f"token of {path} ended {age(now - ends)} ago. {fix}")
-    began = issued if isinstance(issued, int | float) and issued < now else now
-    return Token(value, began, ends)
+        raise LoginRefused(f"token of {path} ended {age(now - ends)} ago, by this machine's clock. {fix}")
+    began = issued if _is_time(issued) and issued < now else now
+    at = backoff.now()
+    return Token(value, at - (now - began), at + min(ends - now, oauth.MOST_LIFETIME), now)
+
+
+def _is_time(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+
+
+def _text(content: bytes) -> str:
+    """A token as it is sent. Raises ValueError, whose text has nothing of it."""
+    if content.startswith(BOM_UTF8):
+        raise ValueError("it begins with a byte order mark")
+    if content != content.strip():
+        # Java's clients would send it as it is.
+        raise ValueError("it has blanks or a line break around it")
+    value = content.decode("ascii", errors="replace")
+    if not VISIBLE.fullmatch(value):
+        raise ValueError("it is empty, or has a character that no token has")
+    return value
 
 
 def _of_msk(kafka: Kafka) -> Token:
@@ -133,7 +167,8 @@ def _of_msk(kafka: Kafka) -> Token:
     from sluice.clients.s3.errors import S3LoginRefused
     from sluice.clients.s3.login.session import Declared
 
-    began, found = time.time(), S3(region=kafka.aws_region, role_arn=kafka.aws_role_arn)
+    began, received = backoff.now(), time.time()
+    found = S3(region=kafka.aws_region, role_arn=kafka.aws_role_arn)
     try:
         value, ends = MSKAuthTokenProvider.generate_auth_token_from_credentials_provider(
             kafka.aws_region, Declared(found)
@@ -146,4 +181,4 @@ def _of_msk(kafka: Kafka) -> Token:
         ) from error
     except Unreachable as error:
         raise Unreachable(str(error), ErrorCode.KAFKA_UNREACHABLE) from error
-    return Token(value, began, ends / 1000)
+    return Token(value, began, began + (ends / 1000 - received), received)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -18,10 +20,18 @@ from botocore.credentials import (
     Credentials,
     DeferredRefreshableCredentials,
 )
-from botocore.exceptions import BotoCoreError, HTTPClientError
+from botocore.exceptions import (
+    BotoCoreError,
+    CredentialRetrievalError,
+    HTTPClientError,
+    IncompleteReadError,
+    MetadataRetrievalError,
+)
 from botocore.exceptions import ClientError as Answered
 from botocore.exceptions import ConnectionError as NotConnected
+from botocore.parsers import ResponseParserError
 
+from sluice.clients.backoff import Backoff
 from sluice.clients.s3.errors import (
     CLOCK_FIX,
     S3LoginRefused,
@@ -53,8 +63,22 @@ _CONNECT_SECONDS, _ANSWER_SECONDS, _ATTEMPTS = 5, 10, 3
 _LONGEST_FILE = 1 << 20
 # The end of keys that do not end.
 _NEVER = datetime(9999, 1, 1, tzinfo=UTC)
-# Answers of STS that say nothing of the login.
-_BUSY = frozenset({"Throttling", "ThrottlingException", "RequestLimitExceeded", "InternalFailure"})
+# Statuses by which STS says something of a login, and its codes with the last one that say nothing of it.
+_REFUSED, _BAD_REQUEST = frozenset({401, 403}), 400
+_BUSY = frozenset(
+    {
+        *("Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "SlowDown"),
+        *("RequestLimitExceeded", "RequestTimeout", "RequestTimeoutException", "PriorRequestNotComplete"),
+        *("InternalFailure", "InternalError", "ServiceUnavailable"),
+        # Of a web identity: its issuer does not answer STS.
+        *("IDPCommunicationError", "IDPCommunicationErrorException"),
+    }
+)
+# Of a machine's or a container's endpoint: no answer, or none that can be read; and its answers that refuse.
+_NOT_GIVEN = (CredentialRetrievalError, MetadataRetrievalError, IncompleteReadError)
+_NOT_ALLOWED = re.compile(r"non 200 response \(?(?:400|401|403)\b")
+# Of a machine's endpoint, which botocore asks once: no answer would look like no role.
+_METADATA_ATTEMPTS = "metadata_service_num_attempts", "AWS_METADATA_SERVICE_NUM_ATTEMPTS", 3
 
 
 def _now() -> datetime:
@@ -84,17 +108,25 @@ class Login(DeferredRefreshableCredentials):
         self._ask: Callable[[], dict[str, Any]] | None = None
         # When they end, once they are there; None if they do not.
         self.ends: datetime | None = None
+        # With nothing that is valid, each request would ask.
+        self._backoff, self._failure = Backoff(), ClientError("")
 
     def _renew(self) -> dict[str, Any]:
         """What botocore calls, under its lock."""
+        if self._backoff.left:
+            raise type(self._failure)(str(self._failure), self._failure.code) from self._failure
         try:
             found = self._asked()
         except ClientError as error:
-            if self.ends is not None:
+            if self.ends is None or self._left(self.ends) <= 0:
+                self._failure = error
+                self._backoff.failed()
+            else:
                 # Not with each request; those that there are go on.
                 self._advisory_refresh_timeout = int(self._left(self.ends) * (1 - RETRIED_AFTER))
                 log.warning("credentials for S3 not renewed: %s", error)
             raise
+        self._backoff.succeeded()
         ends = datetime.fromisoformat(found["expiry_time"])
         if (left := self._left(ends)) <= 0:
             raise S3LoginRefused(
@@ -143,13 +175,21 @@ def _explained(s3: S3) -> Iterator[None]:
     except Answered as error:
         code, said = error_code(error), error_message(error)
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
-        if code in _BUSY or status >= 500:
+        if not (status in _REFUSED or (status == _BAD_REQUEST and code not in _BUSY)):
             raise Unreachable(f"{what}: STS answered {code}: {said}", ErrorCode.S3_UNREACHABLE) from error
         raise S3LoginRefused(f"{what}: STS answered {code}: {said}. {_fix_of_role(s3, error)}") from error
     except (NotConnected, HTTPClientError) as error:
         if is_unverified(error):
             raise S3LoginRefused(f"{what}: {unverified(error)}") from error
         raise Unreachable(f"{what}: {error}", ErrorCode.S3_UNREACHABLE) from error
+    except ResponseParserError:
+        # Its text is the answer, in which credentials may be.
+        raise Unreachable(f"{what}: the answer of STS cannot be read", ErrorCode.S3_UNREACHABLE) from None
+    except (*_NOT_GIVEN, RuntimeError) as error:
+        said = " ".join(str(error).split()).rstrip(".")
+        if _NOT_ALLOWED.search(said):
+            raise S3LoginRefused(f"{what}: {said}. {_fix_of(s3)}") from error
+        raise Unreachable(f"{what}: no credentials were given ({said})", ErrorCode.S3_UNREACHABLE) from error
     except (BotoCoreError, OSError, ValueError) as error:
         said = " ".join(str(error).split()).rstrip(".")
         raise S3LoginRefused(f"{what}: {said}. {_fix_of(s3)}") from error
@@ -212,7 +252,11 @@ def _asking(s3: S3) -> Callable[[], dict[str, Any]]:
 def _source(s3: S3) -> Credentials:
     if s3.access_key:
         return Credentials(s3.access_key, s3.secret_key, s3.session_token or None)
-    found = botocore.session.Session(profile=s3.profile or None).get_credentials()
+    session = botocore.session.Session(profile=s3.profile or None)
+    name, variable, attempts = _METADATA_ATTEMPTS
+    if variable not in os.environ:
+        session.set_config_variable(name, attempts)
+    found = session.get_credentials()
     if found is None:
         where = "the profile has no login" if s3.profile else "they are none: no keys, no profile and no role"
         raise ValueError(where)

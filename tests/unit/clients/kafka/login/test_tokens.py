@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import time
+import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from sluice.clients.kafka.errors import LoginRefused
-from sluice.clients.kafka.login.tokens import Token, Tokens, clock_remark
+from sluice.clients import backoff, oauth
+from sluice.clients.kafka.errors import LoginRefused, Remark
+from sluice.clients.kafka.login.tokens import _FIXES, Token, Tokens, clock_remark
+from sluice.clients.oauth import TokenRequest
 from sluice.clients.s3.login import credentials
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Unreachable
+from sluice.core.errors import ClientError, Unreachable
 from tests.support.raising import raising
 
 URL = "https://issuer.test/token"
@@ -37,6 +42,7 @@ def of_file(path: Path) -> Tokens:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1_800_000_000.0]
     monkeypatch.setattr(time, "time", lambda: now[0])
+    monkeypatch.setattr(backoff, "now", lambda: now[0])
     return now
 
 
@@ -92,23 +98,80 @@ def test_a_refusal_is_remembered_until_a_token_is_given(
         monkeypatch, [Token("one", at, at + 10), LoginRefused("no"), Token("two", at + 9, at + 19)]
     )
     made.current()
-    assert made.remark() == ""
+    assert not made.remark().text
     clock[0] = at + 8
     assert made.current().value == "one"
-    assert made.remark() == "no"
+    assert made.remark() == Remark("no", is_final=True)
     clock[0] = at + 9
     assert made.current().value == "two"
-    assert made.remark() == ""
+    assert not made.remark().text
 
 
-def test_a_clock_that_was_set_back_gets_another_token(
+@pytest.mark.parametrize("hours", [-1, 1])
+def test_a_clock_that_is_set_changes_nothing(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float], hours: int
+) -> None:
+    at = clock[0]
+    made = of_endpoint(monkeypatch, [Token("one", at, at + 10)])
+    made.current()
+    monkeypatch.setattr(time, "time", lambda: at + hours * 3600)
+    assert made.current().value == "one"
+    assert made.current().span()[1] == at + hours * 3600 + 10, "as librdkafka compares it"
+
+
+@pytest.mark.parametrize("failure", [LoginRefused("no"), Unreachable("away")], ids=["refused", "away"])
+def test_a_source_that_fails_is_left_alone_for_a_while(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float], failure: ClientError
+) -> None:
+    results: list[Token | Exception] = [failure] * 1_000
+    made = of_endpoint(monkeypatch, results)
+    for _ in range(600):
+        with raising(type(failure), str(failure)):
+            made.current()
+        clock[0] += 0.5
+    asked = 1_000 - len(results)
+    assert 300 / 30 <= asked <= 300 / 15 + 6, "once within half a minute, at last"
+    clock[0] += 30
+    results[:] = [Token("one", clock[0], clock[0] + 10)]
+    assert made.current().value == "one"
+    clock[0] += 11
+    results[:] = [failure, Token("two", clock[0] + 1, clock[0] + 11)]
+    with raising(type(failure)):
+        made.current()
+    clock[0] += 1
+    assert made.current().value == "two", "the next failure is the first one again"
+
+
+def test_tokens_of_seconds_are_asked_for_twice_in_their_time(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    results: list[Token | Exception] = []
+    made = of_endpoint(monkeypatch, results)
+    asked = 0
+    for _ in range(1_000):
+        at = clock[0]
+        results[:] = [Token("one", at, at + 5)]
+        made.current()
+        asked += not results
+        clock[0] += 0.01
+    assert asked == 4
+
+
+def test_while_one_asks_the_others_have_the_token_that_there_is(
     monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:
     at = clock[0]
-    made = of_endpoint(monkeypatch, [Token("one", at, at + 10), Token("two", at - 3600, at - 3590)])
+    made = of_endpoint(monkeypatch, [Token("one", at, at + 10)])
     made.current()
-    clock[0] = at - 3600
-    assert made.current().value == "two"
+    clock[0] += 6
+    with made._asking:
+        assert made.current().value == "one"
+
+
+def test_users_of_one_login_share_its_tokens() -> None:
+    first = TokenRequest(URL, "id", "secret", "", "", "", _FIXES)
+    assert oauth.shared(first) is oauth.shared(replace(first))
+    assert oauth.shared(first) is not oauth.shared(replace(first, client_id="other"))
 
 
 @pytest.mark.parametrize(
@@ -116,8 +179,13 @@ def test_a_clock_that_was_set_back_gets_another_token(
     [
         (401, {"error": "invalid_client", "error_description": "no"}, LoginRefused, "'invalid_client: no'"),
         (400, {"error": "invalid_scope"}, LoginRefused, "answered 400: 'invalid_scope'"),
-        (404, "<html>", LoginRefused, "answered 404: '<html>'"),
-        (200, {"access_token": ""}, LoginRefused, "answered 200: no token that is a text"),
+        (403, "<html>", LoginRefused, "answered 403: no error is named"),
+        (400, "<html>", Unreachable, "answered 400"),
+        (400, {"error": "temporarily_unavailable"}, Unreachable, "answered 400: 'temporarily_unavailable'"),
+        (401, {"error": "server_error"}, LoginRefused, "answered 401: 'server_error'"),
+        (404, "<html>", Unreachable, "answered 404. Fix: start it, or correct sasl_oauthbearer_token_end"),
+        (200, {"access_token": ""}, Unreachable, "no document with a token in visible ASCII (access_token)"),
+        (200, [], Unreachable, "no document with a token in visible ASCII (access_token)"),
         (503, {}, Unreachable, "answered 503"),
         (429, {}, Unreachable, "answered 429"),
     ],
@@ -132,7 +200,97 @@ def test_an_answer_without_a_token(
     assert getattr(caught.value, "code", None) is code
 
 
-@pytest.mark.parametrize(("lifetime", "seconds"), [(60, 60), ("60", 60), (None, 300), (-5, 1)])
+CANARY = "canary-of-a-token"
+
+
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (200, f"access_token={CANARY}&token_type=bearer"),
+        (200, f'{{"token": "{CANARY}"}}'),
+        (200, f'{{"access_token": ["{CANARY}"]}}'),
+        (200, f'{{"access_token": "{CANARY}\\n", "error": "{CANARY}"}}'),
+        (200, f'{{"access_token": "{CANARY}'),
+        (201, f'{{"access_token": "{CANARY}"}}'),
+        (400, f'{{"refresh_token": "{CANARY}", "error": {{"{CANARY}": 1}}}}'),
+        (401, f'{{"access_token": "{CANARY}", "error": "{CANARY}"}}'),
+        (403, CANARY),
+        (500, CANARY),
+        (401, '{"error": "invalid_client", "error_description": "secret the-secret of sluice is wrong"}'),
+    ],
+)
+def test_nothing_of_an_answer_is_quoted_but_its_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int, text: str
+) -> None:
+    monkeypatch.setattr(httpx.Client, "post", lambda *_, **__: httpx.Response(status, text=text))
+    login = Kafka(
+        "b:1",
+        "SASL_SSL",
+        "OAUTHBEARER",
+        sasl_oauthbearer_token_endpoint_url=URL,
+        sasl_oauthbearer_client_secret="the-secret",
+    )
+    with caplog.at_level(logging.DEBUG), pytest.raises(ClientError) as caught:
+        Tokens(login).current()
+    said = "".join(traceback.format_exception(caught.value)) + caplog.text
+    assert CANARY not in said
+    assert "the-secret of" not in said
+
+
+def test_nothing_of_a_token_s_file_is_quoted(tmp_path: Path) -> None:
+    path = tmp_path / "token"
+    body = base64.urlsafe_b64encode(f"{CANARY}".encode()).decode()
+    for content in (
+        CANARY,
+        f"a.{CANARY}.c",
+        f"a.{body}.c",
+        f"\ufeff{CANARY}",
+        f"{CANARY} {CANARY}",
+        f"{CANARY}\r\n",
+    ):
+        path.write_text(content)
+        with pytest.raises(LoginRefused) as caught:
+            of_file(path).current()
+        assert CANARY not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_redirect_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def handle(request: httpx.Request) -> httpx.Response:
+        asked.append(str(request.url))
+        return httpx.Response(307, headers={"Location": f"http://user:x@other.test:81/a?token={CANARY}"})
+
+    monkeypatch.setattr(httpx.Client, "_init_transport", lambda *_, **__: httpx.MockTransport(handle))
+    login = Kafka("b:1", "SASL_SSL", "OAUTHBEARER", sasl_oauthbearer_token_endpoint_url=URL)
+    with raising(
+        Unreachable, "answered 307: a redirect to http://other.test:81, which is never followed"
+    ) as caught:
+        Tokens(login).current()
+    assert asked == [URL]
+    assert CANARY not in str(caught.value)
+
+
+def test_an_endpoint_says_when_it_may_be_asked_again(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    made = answered(monkeypatch, httpx.Response(429, headers={"Retry-After": "90"}))
+    with raising(Unreachable, "answered 429"):
+        made.current()
+    monkeypatch.setattr(
+        httpx.Client, "post", lambda *_, **__: httpx.Response(200, json={"access_token": "t"})
+    )
+    clock[0] += 89
+    with raising(Unreachable, "answered 429"):
+        made.current()
+    clock[0] += 2
+    assert made.current().value == "t"
+
+
+@pytest.mark.parametrize(
+    ("lifetime", "seconds"),
+    [(60, 60), ("60", 60), (None, 300), (-5, 1), ("nan", 300), ("inf", oauth.MOST_LIFETIME), ([], 300)],
+)
 def test_the_lifetime_is_that_of_the_answer(
     monkeypatch: pytest.MonkeyPatch, clock: list[float], lifetime: object, seconds: float
 ) -> None:
@@ -159,10 +317,16 @@ def test_a_token_of_a_file_is_read_again(tmp_path: Path, clock: list[float]) -> 
     [
         (None, "No such file or directory"),
         ("opaque", "it is no JWT"),
-        (f"{jwt(exp=2e9)}\n", "it has blanks or a line break around it"),
+        (f"{jwt(exp=2e9)}\r\n", "it has blanks or a line break around it"),
+        (f"\ufeff{jwt(exp=2e9)}", "it begins with a byte order mark"),
+        ("", "it is empty"),
+        (jwt(exp=float("inf")), "it does not say until when it is valid (exp)"),
         ("a.b!.c", "it is no JWT: its second part is no JSON in base64"),
         (jwt(iat=1), "it does not say until when it is valid (exp)"),
-        (jwt(exp=1_800_000_000 - 3_700), "ended 1 h 1 min ago. Fix: let what writes it renew it"),
+        (
+            jwt(exp=1_800_000_000 - 3_700),
+            "ended 1 h 1 min ago, by this machine's clock. Fix: let what writes it renew it",
+        ),
     ],
 )
 def test_a_file_without_a_token_that_is_valid(

@@ -3,13 +3,26 @@
 from __future__ import annotations
 
 import logging
+import time
+import traceback
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from botocore.exceptions import ClientError, EndpointConnectionError
+from botocore.exceptions import (
+    ClientError,
+    CredentialRetrievalError,
+    EndpointConnectionError,
+    MetadataRetrievalError,
+    ProfileNotFound,
+    ProxyConnectionError,
+    ReadTimeoutError,
+    SSLError,
+)
+from botocore.parsers import ResponseParserError
 
+from sluice.clients import backoff
 from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.login import credentials
 from sluice.clients.s3.login.credentials import Login, check_login, login
@@ -108,11 +121,14 @@ def test_what_is_valid_goes_on_while_it_is_not_renewed(sts: Sts, caplog: pytest.
     assert caught.value.code is ErrorCode.S3_UNREACHABLE
 
 
-def test_a_process_that_waits_is_told_of_a_refusal_and_not_of_an_outage(sts: Sts) -> None:
+def test_a_process_that_waits_is_told_of_a_refusal_and_not_of_an_outage(
+    sts: Sts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     sts.failure = EndpointConnectionError(endpoint_url="https://sts.test")
     check_login(S3_ROLE)
     sts.failure = refusal("AccessDenied", "is not authorized to perform: sts:AssumeRole")
     check_login(S3("key", "wrong"))
+    monkeypatch.setattr(backoff, "now", lambda: time.clock_gettime(time.CLOCK_BOOTTIME) + 2)
     with raising(S3LoginRefused, "Fix: let the role's trust policy name"):
         check_login(S3_ROLE)
 
@@ -134,7 +150,42 @@ def test_a_process_that_waits_is_told_of_a_refusal_and_not_of_an_outage(sts: Sts
         (refusal("InvalidClientTokenId", "is invalid"), S3LoginRefused, "Fix: correct the login in [s3]"),
         (refusal("Throttling", "Rate exceeded", 400), Unreachable, "STS answered Throttling: Rate exceeded"),
         (refusal("InternalError", "oops", 500), Unreachable, "STS answered InternalError: oops"),
+        (refusal("IDPCommunicationError", "no issuer", 400), Unreachable, "STS answered IDPCommunicationEr"),
+        (refusal("404", "Not Found", 404), Unreachable, "STS answered 404: Not Found"),
+        (refusal("429", "", 429), Unreachable, "STS answered 429"),
+        (refusal("ValidationError", "is invalid", 400), S3LoginRefused, "STS answered ValidationError"),
+        (ReadTimeoutError(endpoint_url="https://sts.test"), Unreachable, "timeout"),
+        (ProxyConnectionError(proxy_url="http://p", error="refused"), Unreachable, "Failed to connect to p"),
+        (
+            MetadataRetrievalError(error_msg="Received error when attempting to retrieve container metadata"),
+            Unreachable,
+            "no credentials were given",
+        ),
+        (
+            MetadataRetrievalError(error_msg="Received non 200 response 503 from container metadata: busy"),
+            Unreachable,
+            "no credentials were given",
+        ),
+        (
+            MetadataRetrievalError(error_msg="Received non 200 response 403 from container metadata: no"),
+            S3LoginRefused,
+            "Fix: give the process keys in its environment",
+        ),
+        (
+            CredentialRetrievalError(provider="iam-role", error_msg="response did not contain: access_key"),
+            Unreachable,
+            "no credentials were given",
+        ),
+        (RuntimeError("the refreshed credentials are still expired."), Unreachable, "still expired"),
+        (ProfileNotFound(profile="lake"), S3LoginRefused, "(lake) could not be found. Fix: "),
+        (
+            SSLError(endpoint_url="u", error=OSError("CERTIFICATE_VERIFY_FAILED")),
+            S3LoginRefused,
+            "not trusted",
+        ),
+        (SSLError(endpoint_url="u", error=OSError("EOF occurred in violation")), Unreachable, "EOF"),
     ],
+    ids=str,
 )
 def test_what_sts_answers_is_a_refusal_or_an_outage(
     sts: Sts, failure: Exception, kind: type[Exception], message: str
@@ -148,3 +199,29 @@ def test_a_clock_that_is_ahead_of_all_that_is_given_is_named(sts: Sts) -> None:
     sts.seconds = -3600
     with raising(S3LoginRefused, "what was given ended 1 h ago, by this machine's clock. Fix: set the clock"):
         key_of(login(S3_ROLE))
+
+
+def test_who_has_nothing_valid_does_not_ask_with_each_request(
+    sts: Sts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = [1_000.0]
+    monkeypatch.setattr(backoff, "now", lambda: at[0])
+    sts.failure = refusal("AccessDenied", "not authorized")
+    found = login(S3_ROLE)
+    for _ in range(600):
+        with raising(S3LoginRefused, "not authorized"):
+            key_of(found)
+        at[0] += 0.1
+    assert 3 <= sts.asked <= 10
+    sts.failure = None
+    at[0] += 30
+    assert key_of(found) == f"key-{sts.asked}"
+
+
+def test_nothing_of_an_answer_that_cannot_be_read_is_quoted(
+    sts: Sts, caplog: pytest.LogCaptureFixture
+) -> None:
+    sts.failure = ResponseParserError("Unable to parse response, invalid XML received: b'<Secret>canary'")
+    with raising(Unreachable, "the answer of STS cannot be read") as caught:
+        key_of(login(S3_ROLE))
+    assert "canary" not in "".join(traceback.format_exception(caught.value)) + caplog.text

@@ -1,0 +1,52 @@
+"""When what failed is tried again: ever later, and not by all processes at once."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
+from random import random
+
+FIRST_SECONDS, MOST_SECONDS = 1.0, 30.0
+# A server may ask for more patience than that, but not for any.
+MOST_ASKED_SECONDS = 300.0
+
+
+def now() -> float:
+    """Seconds of a clock that nobody sets, and that counts while the machine sleeps."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+class Backoff:
+    """The pause after each failure in a row: twice as long as the one before, up to ``most`` seconds. The
+    last half of each is left to chance."""
+
+    def __init__(self, most: float = MOST_SECONDS) -> None:
+        self._most = most
+        self._failures, self._until = 0, 0.0
+
+    @property
+    def left(self) -> float:
+        """Seconds of the pause that are left; 0 if it may be tried."""
+        return max(0.0, self._until - now())
+
+    def failed(self, asked: float = 0.0) -> None:
+        """``asked``: seconds that the server asks to wait; the pause is no shorter."""
+        pause = min(self._most, FIRST_SECONDS * 2.0 ** min(self._failures, 16))
+        pause *= 0.5 + random() / 2  # noqa: S311
+        self._failures += 1
+        self._until = now() + max(pause, min(asked, MOST_ASKED_SECONDS))
+
+    def succeeded(self) -> None:
+        self._failures, self._until = 0, 0.0
+
+
+def seconds_asked(header: str) -> float:
+    """What a header Retry-After says (RFC 9110, 10.2.3); 0 if it cannot be read."""
+    if header.strip().isdecimal():
+        return float(header)
+    try:
+        at = parsedate_to_datetime(header)
+        return max(0.0, (at - datetime.now(UTC)).total_seconds())
+    except (TypeError, ValueError):
+        return 0.0

@@ -1,0 +1,49 @@
+"""Pauses after failures: longer each time, bounded, and as a server asks."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from sluice.clients import backoff
+from sluice.clients.backoff import MOST_ASKED_SECONDS, Backoff, seconds_asked
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1_000.0]
+    monkeypatch.setattr(backoff, "now", lambda: now[0])
+    return now
+
+
+def test_pauses_double_up_to_a_bound_and_end_with_a_success(clock: list[float]) -> None:
+    made, pauses = Backoff(), []
+    for _ in range(100):
+        made.failed()
+        pauses.append(made.left)
+    assert 0.5 <= pauses[0] <= 1
+    assert 1 <= pauses[1] <= 2
+    assert all(15 <= pause <= 30 for pause in pauses[6:])
+    assert len(set(pauses[10:])) > 1, "not all processes at once"
+    made.succeeded()
+    assert made.left == 0
+    made.failed()
+    clock[0] += 1.01
+    assert made.left == 0
+
+
+def test_a_server_may_ask_for_more(clock: list[float]) -> None:
+    made = Backoff()
+    made.failed(120)
+    assert made.left == 120
+    made.failed(1e9)
+    assert made.left == MOST_ASKED_SECONDS
+
+
+def test_what_a_header_says() -> None:
+    assert seconds_asked("17") == 17
+    at = format_datetime(datetime.now(UTC) + timedelta(seconds=60), usegmt=True)
+    assert 50 < seconds_asked(at) <= 60
+    assert [seconds_asked(text) for text in ("", "soon", "-5", "1e9", "²")] == [0] * 5
