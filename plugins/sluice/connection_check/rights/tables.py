@@ -10,7 +10,7 @@ READ, WRITE = ("SELECT",), ("SELECT", "INSERT", "UPDATE", "DELETE")
 # Table of a catalog in a database, which Iceberg's clients share.
 CATALOG_TABLE = "iceberg_tables"
 
-# Actions of IAM on tables and namespaces of AWS Glue; the last where catalogs are tried, in `check_namespace`.
+# Actions of IAM on tables and namespaces of AWS Glue; the last in `check_namespace` alone.
 GLUE_READ = ("glue:GetTable",)
 GLUE_WRITE = (*GLUE_READ, "glue:CreateTable", "glue:UpdateTable", "glue:GetDatabase", "glue:CreateDatabase")
 GLUE_TRIAL = "glue:DeleteTable"
