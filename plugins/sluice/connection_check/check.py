@@ -34,7 +34,7 @@ def _is_there(path: Path) -> bool:
     try:
         return path.exists()
     except OSError:
-        # Of a folder for another user: reading it says so.
+        # The folder is for another user: reading it says so.
         return True
 
 

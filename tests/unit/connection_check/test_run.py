@@ -98,7 +98,7 @@ def test_what_an_end_learns_is_not_shown_either() -> None:
 
 @pytest.mark.parametrize("place", ["made", "assigned"])
 def test_no_login_in_an_address_is_shown(place: str) -> None:
-    """Whoever makes the row, or corrects its address."""
+    """The row is made with it, or gets it later."""
     address = "https://someone:s%2Fcret@feeds.example.com:8443/changes?token=abcdefgh&since=1#part"
     row = Row("producer", "feeds x", address if place == "made" else "")
     row.address = address

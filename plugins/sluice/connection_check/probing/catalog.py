@@ -26,7 +26,7 @@ from sluice.core.http_dates import http_date
 if TYPE_CHECKING:
     from sluice.config.platform import Platform
 
-# Of a login that is known; one that is not, or no longer, is another failure.
+# The login is known; one that is not, or no longer, is another failure.
 _NO_RIGHT = ("AccessDeniedException", "AccessDenied")
 # A table of Glue that no one has.
 ABSENT = "sluice_check_absent"

@@ -64,7 +64,7 @@ _NOTHING_THERE = frozenset(
         "ConditionalRequestConflict",
     }
 )
-# Of a server that does not know the request: it may have said so before it looked for the right.
+# The server does not know the request: it may have said so before it looked for the right.
 _UNKNOWN = frozenset({"InvalidArgument", "MethodNotAllowed", "405", "NotImplemented", "501"})
 _ON_OBJECTS = (GET, GET_VERSION, PUT, ABORT, PARTS, DELETE)
 

@@ -10,11 +10,11 @@ READ, WRITE = ("SELECT",), ("SELECT", "INSERT", "UPDATE", "DELETE")
 # Table of a catalog in a database, which Iceberg's clients share.
 CATALOG_TABLE = "iceberg_tables"
 
-# Of IAM, on tables and namespaces of AWS Glue; the last where catalogs are tried, in `check_namespace`.
+# Actions of IAM on tables and namespaces of AWS Glue; the last in `check_namespace` alone.
 GLUE_READ = ("glue:GetTable",)
 GLUE_WRITE = (*GLUE_READ, "glue:CreateTable", "glue:UpdateTable", "glue:GetDatabase", "glue:CreateDatabase")
 GLUE_TRIAL = "glue:DeleteTable"
-# Of IAM, on a table bucket of Amazon S3 Tables, and on its tables.
+# Actions of IAM on a table bucket of Amazon S3 Tables, and on its tables.
 S3_TABLES_READ = tuple(
     f"s3tables:{one}"
     for one in (
