@@ -13,7 +13,7 @@ MOST_ASKED_SECONDS = 300.0
 
 
 def now() -> float:
-    """Seconds of a clock that nobody sets, and that counts while the machine sleeps."""
+    """Seconds of a clock that is never set, and that counts while the machine sleeps."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

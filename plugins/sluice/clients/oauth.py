@@ -209,7 +209,7 @@ def lifetime_of(said: object) -> float:
 
 class Tokens:
     """The token of one login, renewed when it is asked for. For many threads. After a failure its source is
-    left alone for a while, whoever asks."""
+    left alone for a while by all of them."""
 
     def __init__(self, fetch: Callable[[], Token], pauses: Backoff | None = None) -> None:
         self._fetch = fetch

@@ -293,6 +293,6 @@ class KafkaAdmin:
             raise self._noted.translated(what, KafkaException(late)) from error
 
     def _poll(self, seconds: float) -> None:
-        # Of the client that was asked: there may be another one for the next request.
+        # The client that was asked: there may be another one for the next request.
         if self._renewed is not None:
             self._renewed.client.poll(seconds)

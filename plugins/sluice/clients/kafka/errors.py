@@ -21,7 +21,7 @@ MISSING_RIGHT = frozenset(
         KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
     }
 )
-# Of these codes, what is said of no login: librdkafka's own errors, as of a connection that ended or an
+# Words of these codes that say nothing of a login: errors of librdkafka itself, as of a lost connection or an
 # answer that did not come; that its callback gave no token, whose source says why; and of a session that ends
 # just when it is to be prolonged: the next connection logs in.
 _PASSING = re.compile(

@@ -114,13 +114,13 @@ def test_the_keystore_is_followed_whatever_happens_meanwhile(
         caplog.clear()
 
         def fail(*_: object) -> None:
-            raise MemoryError("an error that nobody thought of")
+            raise MemoryError("an error of another kind")
 
         patched.setattr(tls, "_write", fail)
         Authority(tmp_path / "late").issue("late", file="tls")
         certificate.write_bytes((tmp_path / "late/tls.crt").read_bytes())
         Path(files.key).write_bytes((tmp_path / "late/tls.key").read_bytes())
-        assert wait_for(lambda: "nobody thought of" in caplog.text, 20, 0.02, bool)
+        assert wait_for(lambda: "error of another kind" in caplog.text, 20, 0.02, bool)
     assert wait_for(lambda: held(kept), 20, 0.02, lambda name: name == "CN=late") == "CN=late"
     Path(kept.path).unlink()
     Path(kept.path).parent.rmdir()

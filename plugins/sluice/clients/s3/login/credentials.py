@@ -70,14 +70,14 @@ _BUSY = frozenset(
         *("Throttling", "ThrottlingException", "ThrottledException", "TooManyRequestsException", "SlowDown"),
         *("RequestLimitExceeded", "RequestTimeout", "RequestTimeoutException", "PriorRequestNotComplete"),
         *("InternalFailure", "InternalError", "ServiceUnavailable"),
-        # Of a web identity: its issuer does not answer STS.
+        # The web identity: its issuer does not answer STS.
         *("IDPCommunicationError", "IDPCommunicationErrorException"),
     }
 )
-# Of a machine's or a container's endpoint: no answer, or none that can be read; and its answers that refuse.
+# A machine's or a container's endpoint: no answer, or none that can be read; and its answers that refuse.
 _NOT_GIVEN = (CredentialRetrievalError, MetadataRetrievalError, IncompleteReadError)
 _NOT_ALLOWED = re.compile(r"non 200 response \(?(?:400|401|403)\b")
-# Of a machine's endpoint, which botocore asks once: no answer would look like no role.
+# A machine's endpoint, which botocore asks once: no answer would look like no role.
 _METADATA_ATTEMPTS = "metadata_service_num_attempts", "AWS_METADATA_SERVICE_NUM_ATTEMPTS", 3
 
 

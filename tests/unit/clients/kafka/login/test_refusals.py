@@ -59,7 +59,7 @@ def test_librdkafka_is_refused(code: int, text: str) -> None:
     ],
 )
 @pytest.mark.parametrize("remark", [Remark(), CLOCK, ENDED], ids=["-", "clock", "ended"])
-def test_librdkafka_finds_nobody(code: int, text: str, remark: Remark) -> None:
+def test_librdkafka_gets_no_answer(code: int, text: str, remark: Remark) -> None:
     error = KafkaError(code, text)
     assert not errors.is_refused_login(error)
     found = translated("x", KafkaException(error), remark)
@@ -130,7 +130,7 @@ def test_kafka_python(error: Exception, is_refused: bool) -> None:
 
 
 @pytest.mark.parametrize("text", ["111 ECONNREFUSED", "DNS Resolution failure", "Connection timed out"])
-def test_kafka_python_finds_nobody(text: str) -> None:
+def test_kafka_python_gets_no_answer(text: str) -> None:
     assert errors.is_away(repr(python_errors.KafkaConnectionError(text)))
 
 
