@@ -146,8 +146,8 @@ def locked(root: Path, say: Callable[[str], None]) -> AbstractContextManager[Non
         lock.open("w").close()
     except OSError as error:
         raise SetupError(
-            f"cache folder {root}: {error.strerror}. "
-            "Fix: make it writable, or set SLUICE_CACHE to another folder"
+            f"cache folder {root}: {error.strerror}. Fix: make it writable, or set SLUICE_CACHE to another "
+            "folder"
         ) from error
     return base.locked(lock, partial(say, f"waiting for another set-up that holds {lock}"))
 

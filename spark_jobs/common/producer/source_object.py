@@ -102,10 +102,8 @@ class SourceObject:
                 found = begin(chunks, form, HEADER_BYTES)
         if found is None:
             raise CorruptObject(
-                f"{self.uri}: no header line of at most {HEADER_BYTES} bytes. Fix: put an object whose "
-                "first line names the columns, or "
-                "declare "
-                "[csv] names"
+                f"{self.uri}: no header line of at most {HEADER_BYTES} bytes. Fix: put an object whose first "
+                "line names the columns, or declare [csv] names"
             )
         return tuple(names_of(found.record, form.dialect, self.uri))
 

@@ -201,8 +201,8 @@ class StreamingQueryRun(GuardedQuery):
         # Fewer: a batch that was planned before a change runs again after a crash.
         if changes > state.source_changes:
             raise SourceChanged(
-                f"{self.name}: rows of {self._spec.table} were changed "
-                f"{changes - state.source_changes} times, which no batch reads; the query is rebuilt"
+                f"{self.name}: rows of {self._spec.table} were changed {changes - state.source_changes} "
+                "times, which no batch reads; the query is rebuilt"
             )
         return replace(
             state,

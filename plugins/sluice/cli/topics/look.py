@@ -104,8 +104,7 @@ def _look(systems: Systems, topic: str) -> FoundTopic:
         sizes = sorted(records.sizes)
         seen.append(
             f"{len(records.records)} records looked at, of begin, middle and end of up to {PARTITIONS} "
-            f"partitions; values of {sizes[0]} to {sizes[-1]} bytes, "
-            f"{sizes[len(sizes) // 2]} in the middle"
+            f"partitions; values of {sizes[0]} to {sizes[-1]} bytes, {sizes[len(sizes) // 2]} in the middle"
         )
     if records.control or records.aborted:
         seen.append(f"transactions: {records.control} markers, {records.aborted} records of aborted ones")

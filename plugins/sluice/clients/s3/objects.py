@@ -138,9 +138,8 @@ class Bucket:
         if not found:
             others = f" (it has {found.names_others})" if found.others else ""
             raise Missing(
-                f"s3://{self.name}/{prefix}: no object ends in {' or '.join(SUFFIXES)}{others}. Fix: "
-                "upload one, or "
-                "correct 'source_prefix'",
+                f"s3://{self.name}/{prefix}: no object ends in {' or '.join(SUFFIXES)}{others}. Fix: upload "
+                "one, or correct 'source_prefix'",
                 ErrorCode.OBJECT_NOT_FOUND,
             )
         return found

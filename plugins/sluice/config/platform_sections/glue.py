@@ -100,9 +100,8 @@ def check_login(catalog: Catalog, s3: S3, where: str) -> None:
     if catalog.type == GLUE and catalog.access_key and not s3.has_fixed_login:
         raise ConfigError(
             f"{where}: access_key is there, and [s3] has a login without fixed keys, which the catalog's "
-            "Java "
-            "client would take. Fix: remove access_key and secret_key, and give [s3]'s login the rights in "
-            "Glue"
+            "Java client would take. Fix: remove access_key and secret_key, and give [s3]'s login the rights "
+            "in Glue"
         )
 
 

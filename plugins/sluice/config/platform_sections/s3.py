@@ -117,8 +117,7 @@ def check(s3: S3, where: str) -> None:
     if s3.ca_location and plain:
         raise ConfigError(
             f"{where} ca_location is there, and endpoint {s3.endpoint} is not encrypted. Fix: write "
-            "https://, or "
-            "remove ca_location"
+            "https://, or remove ca_location"
         )
     if s3.sse not in ("", *ENCRYPTIONS):
         raise ConfigError(f"{where} sse is {shown(s3.sse)}. Fix: use one of {', '.join(ENCRYPTIONS)}")
@@ -150,8 +149,7 @@ def _check_role(s3: S3, where: str) -> None:
         if extra := next((key for key in _OF_ROLE if getattr(s3, key)), ""):
             raise ConfigError(
                 f"{where} {extra} is there, and role_arn is missing. Fix: add the role that is assumed, or "
-                "remove "
-                f"{extra}"
+                f"remove {extra}"
             )
         return
     if not _ROLE.fullmatch(s3.role_arn):
@@ -166,8 +164,7 @@ def _check_role(s3: S3, where: str) -> None:
     if s3.role_session_name and not _SESSION_NAME.fullmatch(s3.role_session_name):
         raise ConfigError(
             f"{where} role_session_name is {shown(s3.role_session_name)}. Fix: write 2 to 64 letters, "
-            "digits, "
-            "or +=,.@-_"
+            "digits, or +=,.@-_"
         )
     if s3.web_identity_token_file and not s3.web_identity_token_file.startswith("/"):
         raise ConfigError(
@@ -181,6 +178,5 @@ def _check_sts(s3: S3, where: str) -> None:
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
         raise ConfigError(
             f"{where} sts_endpoint {s3.sts_endpoint} is of another machine, and would send keys in plain "
-            "text. "
-            "Fix: write https://"
+            "text. Fix: write https://"
         )

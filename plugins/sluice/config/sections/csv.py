@@ -29,12 +29,10 @@ _COMMA = "the separator is a comma too"
 class Csv:
     time_formats: Annotated[
         list[str],
-        "patterns of times and dates, tried in this order: `yyyy`, `MM` or `M`, `MMM`, `dd` or `d`, `HH` "
-        "or `H`, "
-        "`hh` or `h` with `a`, `mm`, `ss`, `S` for each digit of a fraction, `XXX`, `X` or `Z` for a zone, "
-        "`[optional]`, `'text'`; one letter stands for one or two digits. A date takes those without a "
-        "clock, a "
-        "timestamp without a zone those without one, an instant those with one",
+        "patterns of times and dates, tried in this order: `yyyy`, `MM` or `M`, `MMM`, `dd` or `d`, `HH` or "
+        "`H`, `hh` or `h` with `a`, `mm`, `ss`, `S` for each digit of a fraction, `XXX`, `X` or `Z` for a "
+        "zone, `[optional]`, `'text'`; one letter stands for one or two digits. A date takes those without a "
+        "clock, a timestamp without a zone those without one, an instant those with one",
     ] = field(default_factory=lambda: ["yyyy-MM-dd HH:mm:ss", "yyyy-MM-dd"])
     extra_columns: Annotated[
         str,
@@ -105,8 +103,7 @@ class Csv:
     skip_blank_rows: Annotated[
         bool,
         "rows of no more cells than the header whose cells are all empty are no rows, as a spreadsheet "
-        "writes "
-        "them; false: only lines without any text are none",
+        "writes them; false: only lines without any text are none",
     ] = True
 
     @property

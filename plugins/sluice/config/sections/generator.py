@@ -244,9 +244,8 @@ def check_not_in_future(found: Generated, now: datetime, where: str) -> None:
     Those less far ahead are loaded; queries leave them out of windows."""
     if found.ends > now + DAY:
         raise ConfigError(
-            f"{where}: {found['duration_hours']} hours from {found['start_time']} end more than a day "
-            "after now, and such "
-            "events are quarantined. Fix: begin earlier, or take fewer hours"
+            f"{where}: {found['duration_hours']} hours from {found['start_time']} end more than a day after "
+            "now, and such events are quarantined. Fix: begin earlier, or take fewer hours"
         )
 
 

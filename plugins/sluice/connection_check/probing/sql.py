@@ -181,8 +181,8 @@ union select privilege_type from information_schema.table_privileges
 def _mysql_privileges(connection: Connection, table: str) -> set[str] | None:
     # It is shown to who has any right on it; and it is not there, or not to be told from that, to others.
     there = (
-        "select count(*) from information_schema.tables "
-        "where table_schema = database() and table_name = :table"
+        "select count(*) from information_schema.tables where table_schema = database() and table_name = "
+        ":table"
     )
     if not _scalar(connection, there, table=table):
         return None

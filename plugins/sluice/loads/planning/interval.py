@@ -94,8 +94,8 @@ class IntervalFiles:
         if not current:
             raise Missing(
                 f"s3://{self.bucket.name}/{pattern}: no object of this interval ends in "
-                f"{' or '.join(SUFFIXES)}. "
-                f"Fix: upload it, or correct [backfill] pattern; then {again(self.ledger.stream, begin)}",
+                f"{' or '.join(SUFFIXES)}. Fix: upload it, or correct [backfill] pattern; then "
+                f"{again(self.ledger.stream, begin)}",
                 ErrorCode.INTERVAL_EMPTY,
             )
         verified = self.verified()

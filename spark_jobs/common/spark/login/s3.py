@@ -40,9 +40,8 @@ def log_in(spark: SparkSession, platform: Platform) -> None:
     if has_executors(spark) and not (s3.has_fixed_login or is_chain_alone(s3) or platform.lake.vends):
         raise ConfigError(
             f"{platform.role}.toml: s3 has a role, a profile or a token's file, which the executors' JVMs on "
-            "other machines cannot use. Fix: give the executors' service account the role itself, and "
-            "leave the login of "
-            "[s3] empty; or declare executors = 0 under [cluster]"
+            "other machines cannot use. Fix: give the executors' service account the role itself, and leave "
+            "the login of [s3] empty; or declare executors = 0 under [cluster]"
         )
     system = cast("Any", spark._jvm).java.lang.System
     for name, value in system_properties(s3).items():

@@ -131,8 +131,7 @@ class Login(DeferredRefreshableCredentials):
         if (left := self._left(ends)) <= 0:
             raise S3LoginRefused(
                 f"{_name(self._s3)}: what was given ended {age(-left)} ago, by this machine's clock. Fix: "
-                "set the "
-                "clock, or renew the login"
+                "set the clock, or renew the login"
             )
         self.ends = ends if ends != _NEVER else None
         self._advisory_refresh_timeout = int(min(RENEWED_SECONDS, left * RENEWED_PART))
@@ -209,8 +208,7 @@ def _fix_of(s3: S3) -> str:
         return "Fix: correct the profile, or profile in [s3] of the role's platform file"
     return (
         "Fix: give the process keys in its environment, a profile, or a role (web identity, container, "
-        "instance), "
-        "or declare a login in [s3] of the role's platform file"
+        "instance), or declare a login in [s3] of the role's platform file"
     )
 
 
