@@ -211,7 +211,7 @@ class Http:
         if found is None or found == self._files:
             return
         try:
-            tls(self._registry)
+            tls(self._registry, is_patient=False)
         except RegistryLogin as error:
             log.warning("certificates not read again: %s", error)
             return
@@ -291,9 +291,9 @@ def _target(path: tuple[str, ...]) -> str:
     return "/" + "/".join(quote(part, safe="") for part in path)
 
 
-def tls(registry: Registry) -> ssl.SSLContext:
+def tls(registry: Registry, *, is_patient: bool = True) -> ssl.SSLContext:
     """How a server of the registry is verified, and this client. Raises RegistryLogin for files that cannot
-    be used."""
+    be used; unless ``is_patient`` at once."""
     try:
         context = ssl.create_default_context(cafile=registry.ssl_ca_location or None)
     except (OSError, ssl.SSLError) as error:
@@ -303,7 +303,7 @@ def tls(registry: Registry) -> ssl.SSLContext:
             registry.ssl_certificate_location, registry.ssl_key_location, registry.ssl_key_password
         )
         try:
-            load(context, found)
+            load(context, found, is_patient=is_patient)
         except CertificateUnusable as error:
             raise _unusable(f"ssl_certificate_location: {error}") from error
         if said := ended(found.certificate):

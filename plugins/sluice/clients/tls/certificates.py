@@ -91,9 +91,10 @@ def check_valid(found: ClientCertificate) -> None:
         raise CertificateUnusable(said)
 
 
-def load(context: ssl.SSLContext, found: ClientCertificate) -> None:
-    """Give it to what connects. Raises CertificateUnusable as :func:`check`."""
-    until = time.monotonic() + SETTLING_SECONDS
+def load(context: ssl.SSLContext, found: ClientCertificate, *, is_patient: bool = True) -> None:
+    """Give it to what connects. Raises CertificateUnusable as :func:`check`; at once unless ``is_patient``, as
+    one need not be who has an earlier certificate."""
+    until = time.monotonic() + (SETTLING_SECONDS if is_patient else 0)
     while True:
         try:
             # Without a passphrase OpenSSL would ask for one on the terminal.

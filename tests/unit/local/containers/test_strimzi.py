@@ -45,6 +45,8 @@ def test_every_role_knows_strimzi_s_kafka(
             "sasl.username": f"sluice-{role}",
             "sasl.password": made["sluice-kafka-passwords"][role],
             "ssl.ca.location": "/var/lib/sluice/platform/kafka-ca.crt",
+            "reconnect.backoff.ms": 250,
+            "reconnect.backoff.max.ms": 5000,
         }
         expected = Strimzi("lake", "brokers") if role == "airflow" else None
         assert found.strimzi == expected

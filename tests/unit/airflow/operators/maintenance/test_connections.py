@@ -11,6 +11,7 @@ import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
 from sluice.airflow import connections
+from sluice.airflow.failures import FindingsFailed
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
 from sluice.config.platform import DIRECTORY_VARIABLE
 from sluice.connection_check import check as checking
@@ -90,9 +91,12 @@ def test_a_connection_that_airflow_lacks_is_its_own_row(
 
 
 def test_each_end_that_failed_is_named(ends: list[End]) -> None:
-    """A fifth one is another message, so it is told."""
+    """The message ends after some: what is told of comes from the whole list."""
     for number in range(5):
         row = Row("airflow", "kafka broker", f"broker-{number}:9092", problems=["it is away"])
         ends.append(End(row, nothing))
-    with raising(AirflowFailException, "and 2 more; failed too:", "broker-3:9092", "broker-4:9092"):
+    with raising(FindingsFailed, "5 of 5 ends failed, 5 findings", "and 2 more") as caught:
         run()
+    assert [f"broker-{number}:9092" in told for number, told in enumerate(caught.value.findings)] == [
+        True
+    ] * 5
