@@ -92,8 +92,8 @@ def check_valid(found: ClientCertificate) -> None:
 
 
 def load(context: ssl.SSLContext, found: ClientCertificate, *, is_patient: bool = True) -> None:
-    """Give it to what connects. Raises CertificateUnusable as :func:`check`; at once unless ``is_patient``, as
-    one need not be who has an earlier certificate."""
+    """Give it to what connects. Raises CertificateUnusable as :func:`check`, at once unless ``is_patient``:
+    who has an earlier certificate need not be."""
     until = time.monotonic() + (SETTLING_SECONDS if is_patient else 0)
     while True:
         try:
