@@ -17,6 +17,7 @@ import httpx
 
 from sluice.clients import backoff
 from sluice.clients.backoff import Backoff, seconds_asked
+from sluice.clients.tls.certificates import CertificateUnusable, trusting
 from sluice.clients.tls.words import is_unverified
 from sluice.config.reading.urls import VISIBLE, host_of, is_loopback
 from sluice.core.errors import ClientError, Refused, Unreachable
@@ -161,11 +162,9 @@ class TokenRequest:
 
     def _tls(self) -> ssl.SSLContext:
         try:
-            return ssl.create_default_context(cafile=self.ca or None)
-        except OSError as error:
-            raise TokenRefused(
-                f"https_ca_location: {self.ca} cannot be used ({error}). Fix: put a readable PEM file there"
-            ) from error
+            return trusting(self.ca)
+        except CertificateUnusable as error:
+            raise TokenRefused(f"https_ca_location: {error}. Fix: put a readable PEM file there") from error
 
 
 class Answer(Protocol):

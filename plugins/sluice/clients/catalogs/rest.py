@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 import socket
 from collections.abc import Mapping
-from ssl import create_default_context
+from ssl import SSLContext, create_default_context
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -58,8 +58,11 @@ class Deadline(HTTPAdapter):
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> Any:
         # requests alone would trust certifi's CAs, and not those of the system.
-        options["ssl_context"] = self._tls.context if self._tls is not None else create_default_context()
+        options["ssl_context"] = self._context()
         return super().init_poolmanager(*arguments, **options, socket_options=KEEPALIVE)
+
+    def _context(self) -> SSLContext:
+        return self._tls.context if self._tls is not None else create_default_context()
 
     def send(self, *arguments: Any, **options: Any) -> Response:
         if self._tls is not None:
@@ -68,7 +71,7 @@ class Deadline(HTTPAdapter):
             return super().send(*arguments, **options | {"timeout": (CONNECT_SECONDS, ANSWER_SECONDS)})
         except RequestsConnectionError as error:
             # That of encryption among them.
-            context = self._tls.context if self._tls is not None else create_default_context()
+            context = self._context()
             url = str(error.request.url) if error.request is not None else ""
             if url and is_ended(str(error)) and (said := refusal(url, context)):
                 raise SSLError(said, request=error.request) from error

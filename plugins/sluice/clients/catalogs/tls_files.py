@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import logging
-import ssl
 from collections.abc import Mapping
 
 from sluice.clients.catalogs.errors import login_refused
-from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, check_valid, load, state
+from sluice.clients.tls.certificates import (
+    CertificateUnusable,
+    ClientCertificate,
+    check_valid,
+    load,
+    trusting,
+)
+from sluice.clients.tls.followed import Followed
 from sluice.config.platform_sections.catalog import TLS
 from sluice.config.postgresql import CERTIFICATE_FIELDS
-
-log = logging.getLogger(__name__)
 
 
 class TlsFiles:
@@ -20,14 +23,14 @@ class TlsFiles:
     def __init__(self, ca: str, found: ClientCertificate) -> None:
         """Raises Refused for files that cannot be used."""
         self.ca, self._found = ca, found
-        self._files = tuple(filter(None, (ca, *found.files)))
-        self._seen = state(self._files)
+        files = tuple(filter(None, (ca, *found.files)))
+        # Reads them again if they were replaced.
+        self.follow = Followed(files, "certificates of the catalog", self._read).follow
         try:
-            self.context = ssl.create_default_context(cafile=ca or None)
+            self.context = trusting(ca)
             self._read()
-        except (OSError, CertificateUnusable) as error:
-            said = str(error) if isinstance(error, CertificateUnusable) else f"{ca} cannot be used ({error})"
-            raise login_refused("the lake's catalog", said) from error
+        except CertificateUnusable as error:
+            raise login_refused("the lake's catalog", str(error)) from error
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> TlsFiles | None:
@@ -35,20 +38,6 @@ class TlsFiles:
         ca = properties.get(f"{TLS}sslrootcert", "")
         found = ClientCertificate(*(properties.get(f"{TLS}{name}", "") for name in CERTIFICATE_FIELDS))
         return cls(ca, found) if ca or found.certificate else None
-
-    def follow(self) -> None:
-        """Read them again if they were replaced; not if they do not fit together: certificate and key are
-        replaced one after the other."""
-        found = state(self._files)
-        if found is None or found == self._seen:
-            return
-        try:
-            self._read()
-        except (OSError, CertificateUnusable) as error:
-            log.warning("certificates of the catalog not read again: %s", error)
-            return
-        self._seen = found
-        log.info("certificates of the catalog read again files=%s", ",".join(self._files))
 
     def _read(self) -> None:
         if self.ca:

@@ -3,14 +3,19 @@ none."""
 
 from __future__ import annotations
 
-from ssl import create_default_context
 from typing import Any
 
 from sqlalchemy import Engine, event
 from sqlalchemy.dialects import plugins
 from sqlalchemy.engine import URL, CreateEnginePlugin
 
-from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, check_valid, early
+from sluice.clients.tls.certificates import (
+    CertificateUnusable,
+    ClientCertificate,
+    check_valid,
+    early,
+    trusting,
+)
 from sluice.clients.tls.words import is_certificate_refused
 from sluice.config.postgresql import CERTIFICATE_FIELDS, CERTIFICATE_KEY, CERTIFICATE_PLUGIN
 
@@ -59,12 +64,9 @@ class CertificatePlugin(CreateEnginePlugin):
         try:
             if ca := ssl.get("ca"):
                 # The driver would raise an error that no caller knows.
-                create_default_context(cafile=ca)
-        except OSError as error:
-            raise failed(SSL_ERROR, f"CA {ca} cannot be used ({error.strerror or error})") from error
-        if not self._found.certificate:
-            return None
-        try:
+                trusting(ca)
+            if not self._found.certificate:
+                return None
             check_valid(self._found)
         except CertificateUnusable as error:
             raise failed(SSL_ERROR, str(error)) from error

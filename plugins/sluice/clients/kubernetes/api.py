@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import ssl
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 from urllib.parse import urlsplit
 
 from sluice.clients.tls import words
-from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, load
+from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, load, trusting
 from sluice.clients.tls.handshake import refusal
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.urls import is_loopback
@@ -86,10 +85,10 @@ class KubernetesApi:
         if not words.is_ended(text) or not found.verify_ssl:
             return text
         try:
-            context = ssl.create_default_context(cafile=found.ssl_ca_cert)
+            context = trusting(found.ssl_ca_cert or "")
             if found.cert_file:
                 load(context, ClientCertificate(found.cert_file, found.key_file or ""))
-        except (OSError, CertificateUnusable) as unusable:
+        except CertificateUnusable as unusable:
             return f"{text}; {unusable}"
         return refusal(found.host, context) or text
 

@@ -25,8 +25,9 @@ from sluice.clients.tls.certificates import (
     early,
     ended,
     load,
-    state,
+    trusting,
 )
+from sluice.clients.tls.followed import Followed
 from sluice.clients.tls.handshake import refusal
 from sluice.config.platform_sections.registry import Registry
 from sluice.config.reading.urls import is_loopback
@@ -88,7 +89,9 @@ class Http:
         self._clients: dict[str, httpx.Client] = {}
         # Those before files were replaced: another thread may use one still.
         self._replaced: list[httpx.Client] = []
-        self._files = state(registry.files)
+        self._follow_files = Followed(
+            registry.files, "certificates of [registry]", self._connect_again
+        ).follow
         self._login = _login(registry)
         # The address that answered last is asked first.
         self._first = 0
@@ -204,18 +207,9 @@ class Http:
             found = self._clients.setdefault(base, self._connect(base))
         return found
 
-    def _follow_files(self) -> None:
-        """Connect again after certificates were replaced; not by files that do not fit together: certificate
-        and key are replaced one after the other."""
-        found = state(self._registry.files)
-        if found is None or found == self._files:
-            return
-        try:
-            tls(self._registry, is_patient=False)
-        except RegistryLogin as error:
-            log.warning("certificates not read again: %s", error)
-            return
-        self._files = found
+    def _connect_again(self) -> None:
+        # The clients that are there stay if these files cannot be used.
+        tls(self._registry, is_patient=False)
         self._replaced += self._clients.values()
         self._clients.clear()
 
@@ -295,9 +289,9 @@ def tls(registry: Registry, *, is_patient: bool = True) -> ssl.SSLContext:
     """How a server of the registry is verified, and this client. Raises RegistryLogin for files that cannot
     be used; unless ``is_patient`` at once."""
     try:
-        context = ssl.create_default_context(cafile=registry.ssl_ca_location or None)
-    except (OSError, ssl.SSLError) as error:
-        raise _unusable(f"ssl_ca_location: {registry.ssl_ca_location} cannot be used ({error})") from error
+        context = trusting(registry.ssl_ca_location)
+    except CertificateUnusable as error:
+        raise _unusable(f"ssl_ca_location: {error}") from error
     if registry.ssl_certificate_location:
         found = ClientCertificate(
             registry.ssl_certificate_location, registry.ssl_key_location, registry.ssl_key_password

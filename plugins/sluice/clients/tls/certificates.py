@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import logging
 import shutil
 import ssl
 import tempfile
@@ -16,14 +15,13 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING, cast
 
+from sluice.clients.tls.followed import Followed
 from sluice.core.error_codes import ErrorCode
 from sluice.core.messages import age
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.serialization.pkcs12 import PKCS12PrivateKeyTypes
     from cryptography.x509 import Certificate
-
-log = logging.getLogger(__name__)
 
 # A certificate is renewed hours before its end.
 KEYSTORE_SECONDS = 5.0
@@ -40,7 +38,6 @@ atexit.register(_ENDING.set)
 ALIAS = b"user"
 RENEW_FIX = "Fix: renew it, under the same name"
 EARLY_FIX = "Fix: set the clocks of this machine, of the server and of the CA, or wait"
-State = tuple[tuple[int, int, int], ...]
 
 
 class CertificateUnusable(ValueError):
@@ -70,13 +67,13 @@ class Keystore:
     password: str = field(repr=False)
 
 
-def state(files: tuple[str, ...]) -> State | None:
-    """What changes when a file is replaced; None while one is missing."""
+def trusting(ca: str) -> ssl.SSLContext:
+    """Verifies servers and their hosts' names by the CAs of a PEM file; empty: by the system's. Raises
+    CertificateUnusable."""
     try:
-        found = [Path(path).stat() for path in files]
-    except OSError:
-        return None
-    return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found)
+        return ssl.create_default_context(cafile=ca or None)
+    except OSError as error:
+        raise CertificateUnusable(f"CA {ca} cannot be used ({error.strerror or error})") from error
 
 
 def check(found: ClientCertificate) -> None:
@@ -172,18 +169,18 @@ def keystore(found: ClientCertificate) -> Keystore:
     OpenSSL encrypts by it, and certificate and key of one file only. Kept as new as these.
 
     Raises CertificateUnusable."""
-    seen = state(found.files)
     check(found)
     folder = tempfile.mkdtemp(prefix="sluice-keystore-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     made = Keystore(str(Path(folder, "keystore.p12")), token_hex(16))
+    followed = Followed(found.files, "client certificate", lambda: _write(found, made))
     _write(found, made)
-    threading.Thread(target=_keep, args=(found, made, seen), name="keystore", daemon=True).start()
+    threading.Thread(target=_keep, args=(followed, made), name="keystore", daemon=True).start()
     return made
 
 
 def _write(found: ClientCertificate, kept: Keystore) -> None:
-    """Raises CertificateUnusable for what OpenSSL takes, and Java's format does not."""
+    """Raises CertificateUnusable, also for what OpenSSL takes, and Java's format does not."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.serialization import BestAvailableEncryption, pkcs12
     from cryptography.x509 import load_pem_x509_certificates
@@ -222,21 +219,8 @@ def _key(found: ClientCertificate) -> PKCS12PrivateKeyTypes:
     return cast("PKCS12PrivateKeyTypes", key)
 
 
-def _keep(found: ClientCertificate, kept: Keystore, seen: State | None) -> None:
-    """Goes on whatever fails: the next look may find files that can be used."""
-    said = ""
+def _keep(followed: Followed, kept: Keystore) -> None:
     while not _ENDING.wait(KEYSTORE_SECONDS):
-        newest = state(found.files)
-        if newest is not None and newest == seen and Path(kept.path).exists():
-            said = ""
-            continue
-        try:
-            check(found)
-            _write(found, kept)
-        except Exception as error:
-            if said != str(error):
-                log.warning("certificate not read again, the one before is in use: %s", error)
-            said = str(error)
-        else:
-            seen, said = newest, ""
-            log.info("certificate read again file=%s", found.certificate)
+        if not Path(kept.path).exists():
+            followed.forget()
+        followed.follow()

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from sluice.config.postgresql import is_loopback
 from sluice.config.reading import limits
+from sluice.config.reading.logins import check_key_has_certificate, check_token_endpoint
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_url
-from sluice.config.reading.values import shown, shown_address
+from sluice.config.reading.values import shown
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 OAUTHBEARER, AWS_MSK_IAM = "OAUTHBEARER", "AWS_MSK_IAM"
@@ -155,12 +154,7 @@ def _check_keys(kafka: Kafka, where: str) -> None:
 
 
 def _check_certificate(kafka: Kafka, where: str) -> None:
-    for key in ("ssl_key_location", "ssl_key_password"):
-        if getattr(kafka, key) and not kafka.ssl_certificate_location:
-            raise ConfigError(
-                f"{where} {key} is there, and ssl_certificate_location is missing. Fix: add the certificate, "
-                f"or remove {key}"
-            )
+    check_key_has_certificate(kafka, where)
     if kafka.ssl_certificate_location and not kafka.security_protocol.endswith("SSL"):
         raise ConfigError(
             f"{where} ssl_certificate_location is there, and security_protocol {kafka.security_protocol} is "
@@ -181,24 +175,7 @@ def _check_oauth(kafka: Kafka, where: str) -> None:
                 "endpoint"
             )
     else:
-        # Before any message shows it.
-        if "@" in url:
-            raise ConfigError(f"{where} {key} has a login in it. Fix: write it as {' and '.join(login)}")
-        check_url(url, f"{where} {key}")
-        if urlsplit(url).scheme == "http" and not is_loopback(urlsplit(url).hostname or ""):
-            raise ConfigError(
-                f"{where} {key} {shown_address(url)} is of another machine, and the secret would be sent "
-                "to it in plain text. Fix: write https://"
-            )
-        for one in login:
-            if not VISIBLE.fullmatch(getattr(kafka, one)):
-                found = "has a character that no header can have" if getattr(kafka, one) else "is missing"
-                raise ConfigError(f"{where} {one} {found}. Fix: give it, in visible ASCII")
-        if ":" in kafka.sasl_oauthbearer_client_id:
-            raise ConfigError(
-                f"{where} {_OAUTH}client_id has a colon, which ends a name in a request for a token. Fix: "
-                "ask for a client id without it"
-            )
+        check_token_endpoint(kafka, where, key, *login)
     for one in filter(None, kafka.sasl_oauthbearer_extensions.split(",")):
         matched = _EXTENSION.fullmatch(one)
         if matched is None or matched[1] == "auth":

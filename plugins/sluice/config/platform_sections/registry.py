@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, fields
 from typing import Annotated
 from urllib.parse import urlsplit
 
+from sluice.config.reading.logins import check_key_has_certificate, check_token_endpoint
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url, is_loopback
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url
 
 # A name is a part of messages, and of nothing else as it is.
 _NAME = re.compile(r"[ -~]{1,200}")
@@ -127,17 +128,7 @@ def _check_oauth(registry: Registry, where: str) -> None:
         return
     if registry.token or registry.username:
         raise ConfigError(f"{where}: registry {login[0]} and another login are there. Fix: keep one of them")
-    check_no_login(url, f"{where}: registry {login[0]}")
-    check_url(url, f"{where}: registry {login[0]}")
-    if urlsplit(url).scheme == "http" and not is_loopback(urlsplit(url).hostname or ""):
-        raise ConfigError(
-            f"{where}: registry {login[0]} {url} is of another machine, and the secret would be sent to it "
-            "in plain text. Fix: write https://"
-        )
-    for one in login[1:]:
-        if not VISIBLE.fullmatch(getattr(registry, one)):
-            found = "has a character that no header can have" if getattr(registry, one) else "is missing"
-            raise ConfigError(f"{where}: registry {one} {found}. Fix: give it, in visible ASCII")
+    check_token_endpoint(registry, f"{where}: registry", *login)
 
 
 def _check_login(registry: Registry, where: str) -> None:
@@ -172,12 +163,7 @@ def _check_login(registry: Registry, where: str) -> None:
 
 
 def _check_tls(registry: Registry, where: str) -> None:
-    for key in ("ssl_key_location", "ssl_key_password"):
-        if getattr(registry, key) and not registry.ssl_certificate_location:
-            raise ConfigError(
-                f"{where}: registry {key} is there, and ssl_certificate_location is missing. Fix: add the "
-                f"certificate, or remove {key}"
-            )
+    check_key_has_certificate(registry, f"{where}: registry")
     plain = [url for url in registry.urls if urlsplit(url).scheme == "http"]
     for key in ("ssl_ca_location", "ssl_certificate_location"):
         if getattr(registry, key) and plain:

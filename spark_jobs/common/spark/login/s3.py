@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import shutil
-import ssl
 import tempfile
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING, Any, cast
 from sluice.clients.s3.errors import S3LoginRefused, asking
 from sluice.clients.s3.login.java import is_chain_alone, system_properties
 from sluice.clients.s3.requests import BRIEF, connect, split_prefix
+from sluice.clients.tls.certificates import CertificateUnusable
+from sluice.clients.tls.java import STORE, characters, trust_store
 from sluice.config.platform import Platform
 from sluice.config.reading.toml import ConfigError
 from sluice.core.errors import ClientError
@@ -21,9 +22,6 @@ from spark_jobs.common.spark.refusals import explained_by
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-# The system property of the JVM, and the beginning of two others.
-_STORE = "javax.net.ssl.trustStore"
 
 
 def has_executors(spark: SparkSession) -> bool:
@@ -51,49 +49,22 @@ def log_in(spark: SparkSession, platform: Platform) -> None:
 
 
 def trust(spark: SparkSession, ca_location: str) -> None:
-    """Make the JVM's trust store one that has the certificates of a PEM file beside Java's own."""
-    try:
-        # As Python's clients do, which say what is wrong with the file.
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(ca_location)
-    except OSError as error:
-        raise S3LoginRefused(
-            f"[s3] ca_location: {ca_location} cannot be used ({error.strerror or error}). Fix: put a "
-            "readable PEM file there"
-        ) from error
-    content = Path(ca_location).read_bytes()
+    """Make the JVM's trust store one that has the certificates of a PEM file beside those before."""
     jvm = cast("Any", spark._jvm)
-    java, system = jvm.java, jvm.java.lang.System
+    try:
+        store = trust_store(jvm, ca_location, ca_location)
+    except CertificateUnusable as error:
+        raise S3LoginRefused(f"[s3] ca_location: {error}. Fix: put a readable PEM file there") from error
     folder, password = tempfile.mkdtemp(prefix="sluice-truststore-"), token_hex(16)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    before = system.getProperty(_STORE) or f"{system.getProperty('java.home')}/lib/security/cacerts"
-    # Reads both of Java's formats, without a password too.
-    store = java.security.KeyStore.getInstance("JKS")
-    source = java.io.FileInputStream(before)
+    made = str(Path(folder, "truststore"))
+    target = jvm.java.io.FileOutputStream(made)
     try:
-        store.load(source, None)
-    finally:
-        source.close()
-    factory = java.security.cert.CertificateFactory.getInstance("X.509")
-    certificates = factory.generateCertificates(java.io.ByteArrayInputStream(content))
-    for number, certificate in enumerate(certificates):
-        store.setCertificateEntry(f"{ca_location} {number}", certificate)
-    made = str(Path(folder, "truststore.jks"))
-    target = java.io.FileOutputStream(made)
-    try:
-        store.store(target, _characters(spark, password))
+        store.store(target, characters(jvm, password))
     finally:
         target.close()
-    system.setProperty(_STORE, made)
-    system.setProperty(f"{_STORE}Password", password)
-    system.setProperty(f"{_STORE}Type", "JKS")
-
-
-def _characters(spark: SparkSession, text: str) -> Any:
-    gateway = cast("Any", spark.sparkContext._gateway)
-    found = gateway.new_array(gateway.jvm.char, len(text))
-    for number, character in enumerate(text):
-        found[number] = character
-    return found
+    for name, value in (("", made), ("Password", password), ("Type", store.getType())):
+        jvm.java.lang.System.setProperty(f"{STORE}{name}", value)
 
 
 def explained(platform: Platform) -> AbstractContextManager[None]:

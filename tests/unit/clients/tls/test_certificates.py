@@ -107,9 +107,9 @@ def test_the_keystore_is_followed_whatever_happens_meanwhile(
         time.sleep(0.3)
         assert held(kept) == "CN=sluice", "the one before is in use"
         (said,) = (one for one in caplog.messages if str(certificate) in one)
-        assert said.startswith("certificate not read again, the one before is in use: certificate")
+        assert said.startswith("client certificate not read again, those before are in use: ")
         certificate.write_bytes(good)
-        assert wait_for(lambda: f"read again file={certificate}" in caplog.text, 20, 0.02, bool)
+        assert wait_for(lambda: f"read again files={certificate}" in caplog.text, 20, 0.02, bool)
     with monkeypatch.context() as patched:
         caplog.clear()
 
