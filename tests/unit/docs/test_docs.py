@@ -29,6 +29,7 @@ from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.sections import query, sink, topic
 from sluice.connection_check.rights.kafka import kafka_rules, kafka_user
 from sluice.core.error_codes import ErrorCode
+from sluice.core.offsets.bitmaps import Bitmap
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import check_rows
 from sluice.core.offsets.verify import FileStats, verify
@@ -44,6 +45,7 @@ from spark_jobs.common.feed import event, records
 from spark_jobs.common.feed.position import SavedPosition
 from tests.drills.faults import DRILLS
 from tests.support.alerting import ALERTING
+from tests.support.counted import counted
 from tests.support.pages import make_app
 
 REPO = Path(__file__).resolve().parents[3]
@@ -197,7 +199,7 @@ def test_a_failed_verification_is_shown_as_validate_writes_it() -> None:
     ]
     assert verify(expected, files).message() in text
     published = [row for row in range(29_999) if row not in (12_073, 12_083)]
-    assert f"taxi-data.csv.gz: {check_rows(29_999, published, []).message()}" in text
+    assert f"taxi-data.csv.gz: {check_rows(29_999, counted(published), Bitmap()).message()}" in text
     assert ErrorCode.LOAD_NOT_VERIFIED.value in text
 
 

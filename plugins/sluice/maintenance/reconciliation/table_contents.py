@@ -201,16 +201,17 @@ class TableContents:
     ) -> tuple[Contents, int]:
         """The table's offsets, and how many files were read."""
         from sluice.clients.lake.snapshots import table_diff
+        from sluice.core.offsets.counts import Counts, add_offsets
 
         verified = before.present if before else EMPTY
-        removed, to_read = EMPTY, []
+        removed, to_read = Counts[int](), []
         for file, stats in zip(diff.removed, table_diff.stats_of(table, diff.removed), strict=True):
             known = inside(stats, verified)
             if known is None:
                 to_read.append(file)
             else:
-                removed = removed.union(known)
-        removed = removed.union(Contents.of([], table_diff.read_columns(table, to_read), EMPTY).present)
+                add_offsets(removed, known)
+        removed.add_counts(table_diff.count_offsets(table, to_read))
 
         said = table_diff.batch_ranges(table, [one.snapshot_id for one in diff.added])
         added = table_diff.stats_of(table, [one.file for one in diff.added])
@@ -227,7 +228,9 @@ class TableContents:
             if one.snapshot_id is not None and one.snapshot_id in said
         ]
         found += range_findings(of_batches)
-        come = Contents.of(by_metadata, table_diff.read_columns(table, unknown), quarantined)
+        come = table_diff.count_offsets(table, unknown)
+        for stats in by_metadata:
+            stats.count(come, quarantined)
         return advance(verified, removed, come), len(to_read) + len(unknown)
 
     def _quarantined(self, before: Verified | None) -> tuple[Contents, OnPurpose, str | None, int]:
@@ -245,12 +248,12 @@ class TableContents:
             return Contents(), OnPurpose(), None, 0
         rows = EqualTo("stage", CONSUMER_STAGE)
         added = [one.file for one in diff.added]
-        gone = Contents.of([], table_diff.read_columns(table, diff.removed, rows), EMPTY)
-        come = Contents.of([], table_diff.read_columns(table, added, rows), EMPTY)
+        gone = table_diff.count_offsets(table, diff.removed, rows)
+        come = table_diff.count_offsets(table, added, rows)
         # A base without the quarantine's list has none of its offsets.
         base = before if before and before.quarantine_list else None
         verified = base.quarantined if base else EMPTY
-        contents = advance(verified, gone.present, come)
+        contents = advance(verified, gone, come)
         exchanged = Exchanged.of(table, diff.removed, added, verified)
         on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
         return contents, on_purpose, diff.manifest_list, len(diff.removed) + len(diff.added)
