@@ -39,7 +39,8 @@ class Bitmap:
     def of_values(cls, values: NDArray[np.int64]) -> Bitmap:
         """From integers in any order, repeats allowed."""
         found = cls()
-        for upper, lower in _divided(np.sort(values)):
+        is_sorted = bool((values[1:] >= values[:-1]).all())
+        for upper, lower in _divided(values if is_sorted else np.sort(values)):
             found._parts[upper] = BitMap(lower)
         return found
 

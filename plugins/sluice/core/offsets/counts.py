@@ -93,8 +93,10 @@ class Counts(Generic[Key]):
         if len(keys) == 1:
             self.at(keys[0]).add(values)
             return
-        order = np.argsort(codes, kind="stable")
-        begins = np.searchsorted(codes[order], np.arange(1, len(keys)))
+        # NumPy sorts 16 bits by radix, in a quarter of the time.
+        small = codes.astype(np.int16) if len(keys) < 1 << 15 else codes
+        order = np.argsort(small, kind="stable")
+        begins = np.searchsorted(small[order], np.arange(1, len(keys)))
         for key, part in zip(keys, np.split(values[order], begins), strict=True):
             if len(part):
                 self.at(key).add(part)

@@ -54,6 +54,8 @@ def connected(memory_limit: str) -> Iterator[duckdb.DuckDBPyConnection]:
                 "threads": THREADS,
                 "preserve_insertion_order": False,
                 "python_enable_replacements": False,
+                # Each file is read once: its bytes would only fill the limit.
+                "enable_external_file_cache": False,
             }
         ) as connection,
     ):

@@ -7,7 +7,7 @@ name are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -31,9 +31,12 @@ from sluice.core.errors import Refused
 from sluice.core.tables.file_removal import MISSING_FIX
 
 # Up to the last MB of each is in memory, and of two that are read a row group's columns.
-FILES_AT_ONCE = 32
+FILES_AT_ONCE = 16
 ROWS_AT_ONCE = 16_384
-MEMORY_LIMIT = "1GB"
+# The least is enough for offsets, so that a proof fits into a small task; row groups of wide rows need more.
+MIN_MEMORY_MB, MAX_MEMORY_MB = 128, 1024
+# Columns of a file, compressed, that are in memory: of two threads, packed and unpacked.
+_COPIES = 4
 NAMED = 3
 # The consumer rejects such records.
 TEXT_FIX = "docs/operating.md, A table cannot be read"
@@ -65,7 +68,8 @@ def read(
     needed = {field.field_id: field for field in projection.fields}
     for field_id in extract_field_ids(bound):
         needed.setdefault(field_id, table.schema().find_field(field_id))
-    reader = _Reader(table, schema_map(Schema(*needed.values())))
+    limit = f"{memory_mb([task.file for task in tasks], needed.values())}MB"
+    reader = _Reader(table, schema_map(Schema(*needed.values())), limit)
     where, parameters = condition(bound)
     with reader:
         # A file with deleted rows by itself: its rows are counted from its first.
@@ -80,14 +84,24 @@ def read(
                 )
 
 
+def memory_mb(files: Sequence[DataFile], columns: Collection[NestedField]) -> int:
+    """Memory that reading these columns of any of the files may take: DuckDB reads a column of a row group at
+    once, which is no larger than the file has it by its metadata."""
+    ids = [field.field_id for field in columns if field.field_type.is_primitive]
+    if len(ids) < len(columns) or any(one.column_sizes is None for one in files):
+        return MAX_MEMORY_MB
+    largest = max((sum(one.column_sizes.get(number, 0) for number in ids) for one in files), default=0)
+    return min(MIN_MEMORY_MB + _COPIES * largest // (1 << 20), MAX_MEMORY_MB)
+
+
 class _Reader:
     """A connection to DuckDB that reads a table's files. In its context."""
 
-    def __init__(self, table: Table, columns: str) -> None:
+    def __init__(self, table: Table, columns: str, memory_limit: str) -> None:
         """``columns``: DuckDB's `schema`."""
         self._table, self._columns = table, columns
         self._files = OpenedFiles(table.io)
-        self._context = connected(MEMORY_LIMIT)
+        self._context = connected(memory_limit)
 
     def __enter__(self) -> None:
         self._sql = self._context.__enter__()

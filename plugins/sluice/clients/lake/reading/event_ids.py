@@ -59,8 +59,8 @@ def count_event_ids(
             return EventIdCounts(0, 0)
         candidates = _possible_duplicates(sql, date, moment)
         again = f"""
-            select {name}, count(*) from source semi join load on {name} = load.id
-            group by {name} having count(*) > 1
+            select source.{name}, count(*) from source semi join load on source.{name} = load.id
+            group by source.{name} having count(*) > 1
         """
         return EventIdCounts(
             count, missing_id, dict(sql.rows(again, source=files.read(table, candidates, (column,))))
