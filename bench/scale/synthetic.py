@@ -32,11 +32,17 @@ def ends(rows: int) -> dict[int, int]:
 
 def rows_of(source: int, rows: int) -> int:
     """How many rows of a table are of a source."""
-    return len(range(source, rows, SOURCES))
+    size = _source_size(rows)
+    return max(min(rows - source * size, size), 0)
+
+
+def _source_size(rows: int) -> int:
+    return -(-rows // SOURCES)
 
 
 def write(folder: Path, rows: int) -> None:
-    """The lake, with ``rows`` records: record n is in partition n % PARTITIONS, and of source n % SOURCES."""
+    """The lake, with ``rows`` records: record n is in partition n % PARTITIONS; the
+    sources are sent one after the other, as a producer sends objects."""
     lake = lakes.empty(folder)
     lake.catalog.create_namespace("raw")
     lake.catalog.create_table(lakes.QUARANTINE, lakes.BAD_ROWS)
@@ -45,7 +51,7 @@ def write(folder: Path, rows: int) -> None:
     for begin in range(0, rows, BATCH_ROWS):
         end = min(begin + BATCH_ROWS, rows)
         said = lakes.summary("batch", 1, ends(end), ranges=_range(begin, end))
-        for part in _files(begin, end, chance):
+        for part in _files(begin, end, chance, _source_size(rows)):
             table.append(part, snapshot_properties=said)
 
 
@@ -59,7 +65,7 @@ def _range(begin: int, end: int) -> dict[int, tuple[int, int]]:
     return {partition: (before[partition], after[partition]) for partition in after}
 
 
-def _files(begin: int, end: int, chance: np.random.Generator) -> Iterator[pa.Table]:
+def _files(begin: int, end: int, chance: np.random.Generator, source_size: int) -> Iterator[pa.Table]:
     number = np.arange(begin, end)
     number = number[np.argsort(number % PARTITIONS, kind="stable")]
     file = chance.integers(0, FILES_PER_BATCH, len(number))
@@ -71,7 +77,7 @@ def _files(begin: int, end: int, chance: np.random.Generator) -> Iterator[pa.Tab
         columns = {
             "_kafka_partition": pa.array(of_file % PARTITIONS, pa.int32()),
             "_kafka_offset": pa.array(of_file // PARTITIONS, pa.int64()),
-            "_source_id": names.take(pa.array(of_file % SOURCES)),
-            "_source_row": pa.array(of_file // SOURCES, pa.int64()),
+            "_source_id": names.take(pa.array(of_file // source_size)),
+            "_source_row": pa.array(of_file % source_size, pa.int64()),
         }
         yield pa.table(columns, schema=ROWS)

@@ -90,6 +90,11 @@ class Bitmap:
         nothing = BitMap()
         return Bitmap({upper: part - other._parts.get(upper, nothing) for upper, part in self._parts.items()})
 
+    def compact(self) -> None:
+        """Take less memory for consecutive integers that were added in pieces."""
+        for part in self._parts.values():
+            part.run_optimize()
+
     def bounds(self) -> Pair | None:
         """The first one, and the one behind the last; None if it is empty."""
         if not self._parts:

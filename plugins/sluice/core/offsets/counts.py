@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
 Key = TypeVar("Key", int, str)
+# After so many more values a bitmap is compacted: by then most gaps are closed.
+COMPACT_EACH = 1_000_000
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Counted:
     present: Bitmap = field(default_factory=Bitmap)
     repeated: Bitmap = field(default_factory=Bitmap)
     values: int = 0
+    _compact_at: int = field(default=0, compare=False, repr=False)
 
     def add(self, values: ArrayLike) -> None:
         """Count ``values``, in any order. Raises TypeError for other numbers than integers, as an array with
@@ -61,6 +64,9 @@ class Counted:
         if again := self.present & come:
             self.repeated |= again
         self.present |= come
+        if self.values >= self._compact_at:
+            self.present.compact()
+            self._compact_at = self.values + COMPACT_EACH
 
 
 class Counts(Generic[Key]):

@@ -34,7 +34,7 @@ from sluice.core.tables.file_removal import MISSING_FIX
 FILES_AT_ONCE = 16
 ROWS_AT_ONCE = 16_384
 # The least is enough for offsets, so that a proof fits into a small task; row groups of wide rows need more.
-MIN_MEMORY_MB, MAX_MEMORY_MB = 128, 1024
+MIN_MEMORY_MB, MAX_MEMORY_MB = 64, 1024
 # Columns of a file, compressed, that are in memory: of two threads, packed and unpacked.
 _COPIES = 4
 NAMED = 3
