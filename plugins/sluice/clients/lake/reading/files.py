@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import pyarrow.compute as pc
 from pyarrow import RecordBatch, RecordBatchReader
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
@@ -181,13 +182,19 @@ def rows_by_source(
 
 def add_rows(found: Counts[str], batch: RecordBatch) -> None:
     """Count the row numbers of these rows, each of which has a source. Raises TypeError if one has none."""
-    sources = batch.column(SOURCE).dictionary_encode()
+    if not batch.num_rows:
+        return
+    named = batch.column(SOURCE)
+    # A comparison takes a fraction of the time of numbers for all texts, and most batches are of one source.
+    if named[0].is_valid and pc.equal(named, named[0]).true_count == len(named):
+        found.at(named[0].as_py()).add(batch.column(ROW).to_numpy(zero_copy_only=False))
+        return
+    sources = named.dictionary_encode()
     codes = sources.indices.to_numpy(zero_copy_only=False)
     if not np.issubdtype(codes.dtype, np.integer):
         raise TypeError(f"a row has no {SOURCE}, so its number is of no source")
     rows = batch.column(ROW).to_numpy(zero_copy_only=False)
-    if len(rows):
-        found.add_grouped(codes, sources.dictionary.to_pylist(), rows)
+    found.add_grouped(codes, sources.dictionary.to_pylist(), rows)
 
 
 def _may_hold(table: Table, task: FileScanTask, source_ids: Sequence[str]) -> bool:
