@@ -17,6 +17,7 @@ from sluice.clients.lake.snapshots.digest import digest_of
 from sluice.clients.lake.snapshots.table_diff import between
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
+from sluice.core.tables.rewrites import file_names_digest
 from sluice.core.tables.storage import REWRITE_ID, FileSetDigest, Rewrite
 
 OFFSETS = (PARTITION, OFFSET)
@@ -80,6 +81,7 @@ def compared_by_offsets(table: Table, snapshot: Snapshot) -> Rewrite:
         FileSetDigest(len(added), after, 0),
         has_deletes=has_deletes,
         offsets=differences,
+        names=_names(removed, added),
     )
 
 
@@ -129,7 +131,12 @@ def compared(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrit
     """A snapshot, with the rows of the files that it removed and added compared by digests of ``columns``."""
     removed, added, has_deletes = exchanged(table, snapshot)
     sides = digest_of(table, removed, columns), digest_of(table, added, columns)
-    return _described(table, snapshot, *sides, has_deletes=has_deletes)
+    names = _names(removed, added)
+    return _described(table, snapshot, *sides, has_deletes=has_deletes, names=names)
+
+
+def _names(removed: Sequence[DataFile], added: Sequence[DataFile]) -> str:
+    return file_names_digest((one.file_path for one in removed), (one.file_path for one in added))
 
 
 def _described(
@@ -139,6 +146,7 @@ def _described(
     added: FileSetDigest,
     *,
     has_deletes: bool,
+    names: str,
     offsets: tuple[str, ...] | None = None,
 ) -> Rewrite:
     return Rewrite(
@@ -151,6 +159,7 @@ def _described(
         has_deletes=has_deletes,
         id=rewrite_of(snapshot),
         offsets=offsets,
+        names=names,
     )
 
 
