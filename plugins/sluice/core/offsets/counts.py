@@ -6,12 +6,14 @@ order: the files of a table that is partitioned by a column hold scattered offse
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from base64 import b64decode, b64encode
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 
+from sluice.core.json_record import Document
 from sluice.core.offsets.bitmaps import Bitmap
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
@@ -126,3 +128,32 @@ def present_offsets(counts: Counts[int]) -> OffsetRanges:
 def repeated_offsets(counts: Counts[int]) -> OffsetRanges:
     """The offsets that are there more than once."""
     return OffsetRanges({key: ranges for key in counts if (ranges := counts[key].repeated.ranges())})
+
+
+def counts_to_json(counts: Counts[int]) -> Document:
+    """Partition -> number of values, and both bitmaps by their upper bits."""
+    return {
+        str(key): {
+            "values": counts[key].values,
+            "present": _to_text(counts[key].present),
+            "repeated": _to_text(counts[key].repeated),
+        }
+        for key in counts
+    }
+
+
+def counts_from_json(document: Document) -> Counts[int]:
+    """Raises KeyError or ValueError for another document."""
+    found = Counts[int]()
+    for key, one in document.items():
+        parts = Counted(_from_text(one["present"]), _from_text(one["repeated"]), int(one["values"]))
+        found.at(int(key)).add_counted(parts)
+    return found
+
+
+def _to_text(bitmap: Bitmap) -> dict[str, str]:
+    return {str(upper): b64encode(part).decode() for upper, part in bitmap.to_parts().items()}
+
+
+def _from_text(parts: Mapping[str, str]) -> Bitmap:
+    return Bitmap.from_parts({int(upper): b64decode(part) for upper, part in parts.items()})

@@ -29,6 +29,7 @@ from sluice.maintenance.reconciliation.incremental import (
     range_findings,
 )
 from sluice.maintenance.reconciliation.on_purpose import Exchanged, ask_for_plans
+from sluice.maintenance.reconciliation.portions import Portions
 from sluice.maintenance.reconciliation.report import no_position
 from sluice.maintenance.reconciliation.verified_table import OnPurpose, Verified
 
@@ -79,10 +80,12 @@ class TableContents:
         batch_log: Callable[[str], BatchLog],
         *,
         is_by_catalog: bool = False,
+        scope: str = "",
     ) -> None:
-        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables."""
+        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables; ``scope``:
+        the run, within which files are read once also if all of them are."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
-        self._batch_log = batch_log
+        self._batch_log, self._scope = batch_log, scope
         files = ForeignFiles(ledger, lambda: batch_log(table))
         self._foreign = ForeignCommitCheck(ledger, files, is_by_catalog)
         # What the newest verification followed, or could not show: a line each.
@@ -214,7 +217,8 @@ class TableContents:
                 to_read.append(file)
             else:
                 add_offsets(removed, known)
-        removed.add_counts(table_diff.count_offsets(table, to_read))
+        portions = self._portions(before)
+        removed.add_counts(portions.count(table, to_read))
 
         said = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
         added = table_diff.stats_of(table, [one.file for one in rest.added])
@@ -231,7 +235,7 @@ class TableContents:
             if one.snapshot_id is not None and one.snapshot_id in said
         ]
         found += range_findings(of_batches)
-        come = table_diff.count_offsets(table, unknown)
+        come = portions.count(table, unknown)
         for stats in by_metadata:
             stats.count(come, quarantined)
         return advance(verified, removed, come), len(to_read) + len(unknown)
@@ -243,6 +247,9 @@ class TableContents:
         if before is None:
             return Unaccepted(diff.removed, diff.added)
         return without_accepted(table, diff, VerifiedRewrites(self.ledger).document)
+
+    def _portions(self, before: Verified | None) -> Portions:
+        return Portions(self.ledger, before.manifest_list if before else f"all by {self._scope}")
 
     def _quarantined(self, before: Verified | None) -> tuple[Contents, OnPurpose, str | None, int]:
         """The rejected records' offsets, those of them that are there on purpose, the manifest list, and how
@@ -262,8 +269,8 @@ class TableContents:
         base = before if before and before.quarantine_list else None
         rest = self._unaccepted(table, diff, base)
         added = [one.file for one in rest.added]
-        gone = table_diff.count_offsets(table, rest.removed, rows)
-        come = table_diff.count_offsets(table, added, rows)
+        portions = self._portions(base)
+        gone, come = portions.count(table, rest.removed, rows), portions.count(table, added, rows)
         verified = base.quarantined if base else EMPTY
         contents = advance(verified, gone, come)
         exchanged = Exchanged.of(table, rest.removed, added, verified)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -10,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sluice.core.offsets.bitmaps import Bitmap
-from sluice.core.offsets.counts import Counted, Counts, add_offsets, present_offsets, repeated_offsets
+from sluice.core.offsets.counts import (
+    Counted,
+    Counts,
+    add_offsets,
+    counts_from_json,
+    counts_to_json,
+    present_offsets,
+    repeated_offsets,
+)
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from tests.support.counted import counts
 from tests.support.raising import raising
@@ -91,6 +100,13 @@ def test_values_of_several_keys_are_counted_by_key(rows: list[tuple[int, int]]) 
     expected = counts({keys[code]: [value for other, value in rows if other == code] for code, _ in rows})
     assert [(key, found[key]) for key in found] == [(key, expected[key]) for key in expected]
     assert found.values == len(rows)
+
+
+@given(st.dictionaries(st.integers(0, 2000), st.lists(numbers, max_size=9), max_size=4))
+def test_counts_are_read_as_they_were_written(values: dict[int, list[int]]) -> None:
+    found = counts(values)
+    again = counts_from_json(json.loads(json.dumps(counts_to_json(found))))
+    assert [(key, again[key]) for key in again] == [(key, found[key]) for key in found]
 
 
 def test_offsets_are_those_that_are_there_and_those_that_are_repeated() -> None:
