@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
 
 from sluice.clients.lake.commits import ancestors
 from sluice.clients.lake.reading.files import OFFSET
-from sluice.clients.lake.snapshots import rewrites
+from sluice.clients.lake.snapshots import rewrites, table_diff
 from sluice.core.findings import FindingName
 from sluice.core.json_record import Document
 from sluice.core.tables.rewrites import id_of_foreign, said_digest, verified_document
 from sluice.ledger.keys import rewrite_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.maintenance.reconciliation import portions
 from tests.support import foreign
 from tests.support import lake as lakes
 from tests.support.reconciliation import World
@@ -123,3 +126,31 @@ def test_rows_of_one_file_in_place_of_it_twice_are_found(world: World) -> None:
     table = world.lake.catalog.load_table(lakes.TABLE)
     table.append(before, snapshot_properties=lakes.summary("batch", 1, {0: 8}, {0: 0}, {0: (0, 8)}))
     assert "0=[0,8)" in world.finds(FindingName.OFFSETS_DUPLICATED)
+
+
+def test_a_full_run_that_was_killed_goes_on_and_the_next_one_reads_everything(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In portions of a file each."""
+    rewrite(world, where=f"{OFFSET} < 4")
+    rewrite(world, where=f"{OFFSET} >= 4")
+    read, count = list[str](), table_diff.count_offsets
+
+    def until_killed(table: Table, data_files: Iterable[DataFile], *rows: Any) -> Any:
+        named = [one.file_path for one in data_files]
+        if len(read) == 1:
+            read.append("killed")
+            raise RuntimeError("killed")
+        read.extend(named)
+        return count(table, data_files, *rows)
+
+    monkeypatch.setattr(portions, "PORTION_ROWS", 3)
+    monkeypatch.setattr(table_diff, "count_offsets", until_killed)
+    with pytest.raises(Exception, match="killed"):
+        world.run(full=True, run_id="one")
+    assert "8 offsets, each once" in world.run(full=True, run_id="one")["result"]
+    of_table = [name for name in read if "quarantine" not in name]
+    assert len(of_table) == len(set(of_table)), "each once, and the killing"
+    known = len(of_table)
+    world.run(full=True, run_id="two")
+    assert len([name for name in read if "quarantine" not in name]) == 2 * known - 1
