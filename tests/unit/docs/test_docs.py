@@ -592,7 +592,8 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     contents = ledger.contents_key("<incarnation>", "<object>", 1)
     source += [re.sub(r"\d{9}", "<countdown>", contents)]
     source += [ledger.table_key("<name>", "<uuid>"), ledger.rewrite_key("<rewrite id>")]
-    source += [ledger.rewrite_key("<rewrite id>", up_to=True), ledger.change_key("<change id>")]
+    source += [ledger.rewrite_key("<rewrite id>", up_to=True)]
+    source += [ledger.portion_key("<digest>", "<digest>"), ledger.change_key("<change id>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     key = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     event = re.sub(r"\d{17}", "<countdown>", key)

@@ -82,13 +82,13 @@ def _duplicates(
     with open_sql() as sql, RepeatedHashes() as hashes:
         for batch in sql.batches(hashed, source=candidates()):
             hashes.add(batch["hashed"].to_numpy())
-        sql.rows("create table suspects (hashed ubigint)")
+        sql.rows("create table repeated (hashed ubigint)")
         for found in hashes.repeated():
-            sql.rows("insert into suspects select hashed from found", found=pa.table({"hashed": found}))
-        if not sql.rows("select 1 from suspects limit 1"):
+            sql.rows("insert into repeated select hashed from found", found=pa.table({"hashed": found}))
+        if not sql.rows("select 1 from repeated limit 1"):
             return {}
-        suspect = f"hash(source.{name}) in (select hashed from suspects)"
-        ids = f"create table load as select distinct source.{name} as id from source where {suspect}"
+        is_repeated = f"hash(source.{name}) in (select hashed from repeated)"
+        ids = f"create table load as select distinct source.{name} as id from source where {is_repeated}"
         sql.rows(ids, source=load())
         again = f"""
             select source.{name}, count(*) from source semi join load on source.{name} = load.id
