@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
 from sluice.clients.lake.reading.arrow_sql import connected
 from sluice.clients.lake.reading.opened_files import OpenedFiles
@@ -37,6 +37,8 @@ ROWS_AT_ONCE = 16_384
 MIN_MEMORY_MB, MAX_MEMORY_MB = 64, 1024
 # Columns of a file, compressed, that are in memory: of two threads, packed and unpacked.
 _COPIES = 4
+# Bytes of a column of texts, compressed, for each row.
+_SHORT_TEXT = 64
 NAMED = 3
 # The consumer rejects such records.
 TEXT_FIX = "docs/operating.md, A table cannot be read"
@@ -86,11 +88,17 @@ def read(
 
 def memory_mb(files: Sequence[DataFile], columns: Collection[NestedField]) -> int:
     """Memory that reading these columns of any of the files may take: DuckDB reads a column of a row group at
-    once, which is no larger than the file has it by its metadata."""
+    once, which is no larger than the file has it by its metadata. Of long texts it unpacks 2,048 at once."""
     ids = [field.field_id for field in columns if field.field_type.is_primitive]
-    if len(ids) < len(columns) or any(one.column_sizes is None for one in files):
+    if len(ids) < len(columns):
         return MAX_MEMORY_MB
-    largest = max((sum(one.column_sizes.get(number, 0) for number in ids) for one in files), default=0)
+    texts = [one.field_id for one in columns if isinstance(one.field_type, StringType | BinaryType)]
+    largest = 0
+    for file in files:
+        sizes = file.column_sizes
+        if sizes is None or any(sizes.get(one, 0) > _SHORT_TEXT * file.record_count for one in texts):
+            return MAX_MEMORY_MB
+        largest = max(largest, sum(sizes.get(number, 0) for number in ids))
     return min(MIN_MEMORY_MB + _COPIES * largest // (1 << 20), MAX_MEMORY_MB)
 
 

@@ -38,7 +38,7 @@ from pyiceberg.expressions import (
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.types import ListType, LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 from pyroaring import BitMap
 
 from sluice.clients.lake.reading import data_files, files
@@ -324,3 +324,12 @@ def test_memory_of_nested_columns_is_not_computed() -> None:
     assert (
         data_files.memory_mb([DataFile.from_args(column_sizes={2: 1})], [nested]) == data_files.MAX_MEMORY_MB
     )
+
+
+@pytest.mark.parametrize(("size", "is_short"), [(640, True), (641, False)])
+@pytest.mark.parametrize("kind", [StringType(), BinaryType()])
+def test_long_texts_get_all_memory(kind: Any, size: int, is_short: bool) -> None:
+    """Ten rows, with at most 64 bytes each."""
+    file = DataFile.from_args(column_sizes={1: size, 2: 9999}, record_count=10)
+    mb = data_files.memory_mb([file], [NestedField(1, "n", kind), NestedField(2, "m", LongType())])
+    assert mb == (data_files.MIN_MEMORY_MB if is_short else data_files.MAX_MEMORY_MB)
