@@ -22,7 +22,7 @@ import airflow.sdk  # noqa: F401
 REPO = str(Path(__file__).resolve().parents[2])
 SYSTEM = ("socket.", "subprocess.", "os.")
 BUSY = ("socket.connect", "socket.getaddrinfo", "subprocess.Popen", "os.system", "os.posix_spawn")
-HEAVY = {"pyiceberg", "boto3", "confluent_kafka", "pyarrow", "pyspark", "pandas", "numpy"}
+HEAVY = {"pyiceberg", "boto3", "confluent_kafka", "pyarrow", "pyspark", "pandas", "numpy", "pyroaring"}
 
 
 def is_ours() -> bool:

@@ -115,7 +115,7 @@ def _check_not_replaced(stream: PlannedStream, load: str, source: Document, own:
         return
     loaded, version = VerifiedSources(stream.ledger, stream.lake, stream.spec.table), found.version
     for other in ObjectContents(stream.ledger, stream.source, loaded).look_up(version).others:
-        if other.source_id not in own and len(stream.rows_of(other.source_id)):
+        if other.source_id not in own and stream.rows_of(other.source_id):
             raise refused(
                 f"load {load!r}: another version of {version.uri}, {other.version_id}, is in "
                 f"{stream.spec.table}, and the rows of both would be there",

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection
+from typing import TYPE_CHECKING
 
 from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
@@ -11,6 +11,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake
     from sluice.core.changes.result import ChangeResult
+    from sluice.core.offsets.bitmaps import Bitmap
 
 
 class QuarantinedRecords:
@@ -25,24 +26,27 @@ class QuarantinedRecords:
         from pyiceberg.expressions import And, EqualTo
 
         from sluice.clients.lake.reading import files
+        from sluice.core.offsets.counts import present_offsets
 
         table = self._lake.table(self.table)
         rows = And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(asked.bounds()))
-        return _ranges_of(files.read_offsets(table, files.committed_since(table, 0), rows)).intersect(asked)
+        found = files.count_offsets(table, files.committed_since(table, 0), rows)
+        return present_offsets(found).intersect(asked)
 
     def withheld(self) -> OffsetRanges:
         """The records that are withheld."""
         from pyiceberg.expressions import StartsWith
 
         from sluice.clients.lake.reading import files
+        from sluice.core.offsets.counts import present_offsets
 
         table = self._lake.table(self.table)
-        offsets = files.read_offsets(table, files.committed_since(table, 0), StartsWith("reason", WITHHELD))
-        return _ranges_of(offsets)
+        rows = StartsWith("reason", WITHHELD)
+        return present_offsets(files.count_offsets(table, files.committed_since(table, 0), rows))
 
-    def one_per_row(self, source_id: str, published: Any) -> OffsetRanges:
-        """Return one record for each withheld row of a source that is not ``published`` (row numbers, a NumPy
-        array): a producer that was believed dead may have sent copies."""
+    def one_per_row(self, source_id: str, published: Bitmap) -> OffsetRanges:
+        """Return one record for each withheld row of a source that is not ``published`` (row numbers): a
+        producer that was believed dead may have sent copies."""
         import numpy as np
         from pyiceberg.expressions import And, EqualTo, StartsWith
 
@@ -52,10 +56,11 @@ class QuarantinedRecords:
         chosen = And(StartsWith("reason", WITHHELD), EqualTo(files.SOURCE, source_id))
         found = files.read(table, chosen, columns).read_all()
         partitions, offsets, rows = (found[name].to_numpy().astype(np.int64) for name in columns)
-        unpublished = np.flatnonzero(~np.isin(rows, published))
+        unpublished = np.flatnonzero(~published.holds(rows))
         _, where = np.unique(rows[unpublished], return_index=True)
         one = unpublished[where]
-        return _ranges_of({int(p): offsets[one][partitions[one] == p] for p in np.unique(partitions[one])})
+        found = {int(p): offsets[one][partitions[one] == p] for p in np.unique(partitions[one])}
+        return OffsetRanges.of_values(found)
 
     def to_retry(
         self, reason: str, sources: Collection[str] | None, feeds: OffsetRanges, before: ChangeResult
@@ -82,8 +87,4 @@ class QuarantinedRecords:
                 continue
             if sources is None or row[files.SOURCE] in sources or offset in feeds[partition]:
                 offsets.setdefault(partition, []).append(offset)
-        return _ranges_of(offsets)
-
-
-def _ranges_of(offsets: Mapping[int, Iterable[int]]) -> OffsetRanges:
-    return OffsetRanges.of_values(offsets)
+        return OffsetRanges.of_values(offsets)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from sluice.clients.kafka.admin import KafkaAdmin
     from sluice.clients.lake.catalog import Lake, Position
     from sluice.config.stream import StreamSpec
+    from sluice.core.offsets.bitmaps import Bitmap
     from sluice.ledger.documents import Ledger
     from sluice.systems import Systems
 
@@ -39,8 +40,7 @@ def number_of_rows(table: Table, sources: Sequence[str]) -> int:
     """How many rows of these sources the table has."""
     from sluice.clients.lake.reading import files
 
-    found = files.rows_by_source(table, sources)
-    return sum(map(len, found.values()))
+    return files.rows_by_source(table, sources).values
 
 
 class PlannedStream:
@@ -76,12 +76,12 @@ class PlannedStream:
 
         return removed_by(self._s3, self.changes)
 
-    def rows_of(self, source_id: str) -> Any:
-        """The row numbers of a source in the table, as a NumPy array."""
+    def rows_of(self, source_id: str) -> Bitmap:
+        """The row numbers of a source in the table."""
         from sluice.clients.lake.reading import files
 
         table = self.lake.table(self.spec.table)
-        return files.rows_by_source(table, [source_id])[source_id]
+        return files.rows_by_source(table, [source_id])[source_id].present
 
     def with_further_fields(self, asked: OffsetRanges) -> OffsetRanges:
         """Those of ``asked`` that are in files with rows that have fields without a column."""

@@ -16,6 +16,7 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     tables/<name>/<uuid>.json               a table that was seen with published contents
     rewrites/<rewrite_id>.json              a rewrite of a table's files was verified
     rewrites/<rewrite_id>-and-before.json   and so were all before it
+    portions/<digest>/<digest>.json         offsets of files that a verification of many read
     changes/<change_id>.json                the run of a change that was planned
     runs/<run_id, quoted>/plan.json         the run's sources, pinned by its first attempt
     runs/<run_id, quoted>/produced.json     the offset ranges of all of them
@@ -179,6 +180,15 @@ def table_of(key: str) -> tuple[str, str] | None:
 def rewrite_key(rewrite: str, *, up_to: bool = False) -> str:
     """``up_to``: of the document that all rewrites of its table up to this one are verified."""
     return f"rewrites/{rewrite}{'-and-before' if up_to else ''}.json"
+
+
+def portion_prefix(of: str) -> str:
+    return f"portions/{of}/"
+
+
+def portion_key(of: str, files: str) -> str:
+    """``of``: digest of what is verified; ``files``: of the names of the files that were read."""
+    return f"{portion_prefix(of)}{files}.json"
 
 
 def change_key(change: str) -> str:

@@ -36,13 +36,17 @@ class VerifiedRewrites:
 
     def snapshots(self, rewrites: Iterable[str]) -> set[int]:
         """The snapshots of those of the rewrites that were verified: one GET each."""
-        documents = (self.ledger.get(rewrite_key(rewrite)) for rewrite in rewrites)
+        documents = map(self.document, rewrites)
         # One that a person dealt with names none.
         return {number for one in documents if one for number in one.get("snapshot_ids", ())}
 
+    def document(self, rewrite: str) -> Document | None:
+        """The document of a verified rewrite: one GET."""
+        return self.ledger.get(rewrite_key(rewrite))
+
     def is_verified(self, rewrite: str) -> bool:
         """One GET."""
-        return self.ledger.get(rewrite_key(rewrite)) is not None
+        return self.document(rewrite) is not None
 
     def _is_verified_up_to(self, rewrite: str) -> bool:
         return self.ledger.get(rewrite_key(rewrite, up_to=True)) is not None

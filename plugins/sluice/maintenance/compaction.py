@@ -18,7 +18,7 @@ from sluice.core.errors import Refused, check_no_problems
 from sluice.core.json_record import Document
 from sluice.core.messages import aligned
 from sluice.core.tables.for_each import for_each_table
-from sluice.core.tables.rewrites import Rewrites, is_of_change
+from sluice.core.tables.rewrites import Rewrites, is_of_change, verified_document
 from sluice.core.tables.storage import KEEP_REWRITES
 from sluice.ledger.keys import run_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
@@ -133,9 +133,8 @@ class CompactionVerification:
         """Record those of which every snapshot passes."""
         failed = {rewrite.id for rewrite in rewrites if rewrite.problems()}
         for rewrite in {one.id for one in rewrites if one.id} - failed:
-            snapshots = [one.snapshot_id for one in rewrites if one.id == rewrite]
-            now = datetime.now(UTC).isoformat()
-            document = {"table": name, "run_id": self.run_id, "snapshot_ids": snapshots, "at": now}
+            snapshots = {one.snapshot_id: one.names for one in rewrites if one.id == rewrite}
+            document = verified_document(name, self.run_id, snapshots, datetime.now(UTC).isoformat())
             VerifiedRewrites(self.ledger).confirm(rewrite, document)
 
     def _fix(self, name: str) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from sluice.clients.s3.requests import read_change
 from sluice.core.changes.published import CHANGE, NO_CHANGES, Changes, changes_in
+from sluice.core.offsets.counts import present_offsets
 from sluice.core.offsets.deduplication import LoadedRows, loaded_from
 from sluice.core.offsets.quarantine import NO_REJECTIONS, Rejections, rejected_by
 from sluice.core.offsets.ranges import OffsetRanges, offsets_from_json
@@ -149,7 +150,7 @@ def of_main(table: IcebergTable, reader: OffsetReader, client: S3Client) -> Stre
     for file in table.files_from(min(found.ends.values(), default=0)):
         if not file.stats.may_reach(found.ends):
             continue
-        offsets = OffsetRanges.of_values(WrittenBatch([file], [], reader).offsets([file.stats.path]))
+        offsets = present_offsets(WrittenBatch([file], [], reader).offsets([file.stats.path]))
         if later := offsets.minus(OffsetRanges.from_ends({}, found.ends)):
             raise Unrecoverable(
                 f"{table.name}: no snapshot of main has the stream's state, and by its property "

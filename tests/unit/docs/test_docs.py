@@ -29,6 +29,7 @@ from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.sections import query, sink, topic
 from sluice.connection_check.rights.kafka import kafka_rules, kafka_user
 from sluice.core.error_codes import ErrorCode
+from sluice.core.offsets.bitmaps import Bitmap
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import check_rows
 from sluice.core.offsets.verify import FileStats, verify
@@ -44,6 +45,7 @@ from spark_jobs.common.feed import event, records
 from spark_jobs.common.feed.position import SavedPosition
 from tests.drills.faults import DRILLS
 from tests.support.alerting import ALERTING
+from tests.support.counted import counted
 from tests.support.pages import make_app
 
 REPO = Path(__file__).resolve().parents[3]
@@ -197,7 +199,7 @@ def test_a_failed_verification_is_shown_as_validate_writes_it() -> None:
     ]
     assert verify(expected, files).message() in text
     published = [row for row in range(29_999) if row not in (12_073, 12_083)]
-    assert f"taxi-data.csv.gz: {check_rows(29_999, published, []).message()}" in text
+    assert f"taxi-data.csv.gz: {check_rows(29_999, counted(published), Bitmap()).message()}" in text
     assert ErrorCode.LOAD_NOT_VERIFIED.value in text
 
 
@@ -590,7 +592,8 @@ def test_what_a_snapshot_and_the_ledger_say() -> None:
     contents = ledger.contents_key("<incarnation>", "<object>", 1)
     source += [re.sub(r"\d{9}", "<countdown>", contents)]
     source += [ledger.table_key("<name>", "<uuid>"), ledger.rewrite_key("<rewrite id>")]
-    source += [ledger.rewrite_key("<rewrite id>", up_to=True), ledger.change_key("<change id>")]
+    source += [ledger.rewrite_key("<rewrite id>", up_to=True)]
+    source += [ledger.portion_key("<digest>", "<digest>"), ledger.change_key("<change id>")]
     at = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
     key = ledger.history_key("<kind>", at, "<suffix>").replace(ledger.moment(at), "<moment>")
     event = re.sub(r"\d{17}", "<countdown>", key)

@@ -37,21 +37,13 @@ class IntervalSet:
 
     @classmethod
     def of_values(cls, values: Iterable[int]) -> IntervalSet:
-        """From single integers (64 bits) in any order, repeats allowed."""
-        return cls.once_and_repeated(values)[0]
-
-    @classmethod
-    def once_and_repeated(cls, values: Iterable[int]) -> tuple[IntervalSet, IntervalSet]:
-        """The set of the values, and the set of those that are there more than once. Raises TypeError for an
-        array of other numbers, as one with nulls."""
+        """From single integers (64 bits) in any order, repeats allowed. Raises TypeError for an array of
+        other numbers, as one with nulls. Of millions see :mod:`~sluice.core.offsets.counts`."""
         # Not at the top: the DAG processor imports this module.
         import numpy as np
 
         numbers = values if isinstance(values, np.ndarray) else np.fromiter(values, np.int64)
-        ordered = np.sort(numbers.astype(np.int64, casting="safe", copy=False))
-        is_repeat = ordered[1:] == ordered[:-1]
-        once = ordered[np.append(True, ~is_repeat)[: len(ordered)]]
-        return cls(_runs(once)), cls(_runs(np.unique(ordered[1:][is_repeat])))
+        return cls(_runs(np.unique(numbers.astype(np.int64, casting="safe", copy=False))))
 
     def pairs(self) -> tuple[Pair, ...]:
         return self._pairs

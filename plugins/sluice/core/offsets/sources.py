@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from sluice.core.offsets.ranges import IntervalSet, cut
+
+if TYPE_CHECKING:
+    from sluice.core.offsets.bitmaps import Bitmap
+    from sluice.core.offsets.counts import Counted
 
 # A record's key on the topic, as a regular expression for Spark (Java) and Python:
 # source id, 0-based row of the source, 0-based sequence number in its target partition. The source id of a
@@ -50,7 +55,7 @@ class SourceCheck:
 
 
 def check_rows(
-    total: int, published: Collection[int], quarantined: Iterable[int], removed: Iterable[int] = ()
+    total: int, published: Counted, quarantined: Bitmap, removed: Iterable[int] = ()
 ) -> SourceCheck:
     """Compare a source's ``total`` rows with the 0-based row numbers in table and quarantine, and with those
     that a change ``removed`` singly, of which copies may be there.
@@ -58,17 +63,20 @@ def check_rows(
     Quarantine entries of one row count once: a producer that was killed between two attempts may write a row
     again, which loses nothing.
     """
-    quarantined_rows = IntervalSet.of_values(quarantined)
-    present, repeated = IntervalSet.once_and_repeated(published)
-    expected = IntervalSet.of([(0, total)])
-    absent = expected.minus(present).minus(quarantined_rows)
-    missing = absent.minus(IntervalSet.of_values(removed))
-    duplicated = repeated.union(present.intersect(quarantined_rows))
-    unknown = present.union(quarantined_rows).minus(expected)
+    # Not at the top: the DAG processor imports this module.
+    from sluice.core.offsets.bitmaps import Bitmap
+
+    present, expected = published.present, Bitmap.of([(0, total)])
+    absent = expected - present - quarantined
+    missing = absent - Bitmap.of(IntervalSet.of_values(removed))
+    duplicated = published.repeated | (present & quarantined)
+    unknown = (present | quarantined) - expected
     named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
-    problems = tuple(f"{found.count} {name} (rows {cut(str(found))})" for found, name in named if found)
-    counts = quarantined_rows.count, missing.count, duplicated.count
-    return SourceCheck("rows", total, len(published), *counts, problems, absent.count - missing.count)
+    problems = tuple(
+        f"{len(found)} {name} (rows {cut(str(found.ranges()))})" for found, name in named if found
+    )
+    counts = len(quarantined), len(missing), len(duplicated)
+    return SourceCheck("rows", total, published.values, *counts, problems, len(absent) - len(missing))
 
 
 def check_events(

@@ -6,8 +6,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+
+if TYPE_CHECKING:
+    from sluice.core.offsets.counts import Counts
 
 EMPTY = OffsetRanges()
 
@@ -58,6 +62,11 @@ class FileStats:
         assert self.offset_upper is not None
         bounds = IntervalSet.of([(self.offset_lower, self.offset_upper + 1)])
         return bounds.minus(quarantined[self.partition_lower])
+
+    def count(self, found: Counts[int], quarantined: OffsetRanges) -> None:
+        """Count the offsets of a conclusive file too."""
+        assert self.partition_lower is not None
+        found.at(self.partition_lower).add_ranges(self.offsets(quarantined))
 
     def may_contain(self, expected: OffsetRanges) -> bool:
         """False only if the bounds show that no expected offset can be in the file."""
@@ -120,16 +129,16 @@ def needs_read(
 def verify(
     expected: OffsetRanges,
     files: Iterable[FileStats],
-    offsets: Mapping[int, Iterable[int]] | None = None,
+    offsets: Counts[int] | None = None,
     *,
     quarantined: OffsetRanges = EMPTY,
     allow_outside: bool = False,
 ) -> OffsetVerification:
     """Verify ``expected`` with the ``files`` whose metadata is conclusive and with ``offsets``.
 
-    ``offsets``: partition -> offsets read from the files that :func:`needs_read` named, each as often as it
-    was found; a file that needs a read and got none counts as a gap. ``quarantined`` offsets count as found
-    once. ``allow_outside``: offsets outside ``expected`` belong to other loads, so they are not unexpected.
+    ``offsets``: those of the files that :func:`needs_read` named, counted; a file that needs a read and got
+    none counts as a gap. ``quarantined`` offsets count as found once. ``allow_outside``: offsets outside
+    ``expected`` belong to other loads, so they are not unexpected.
     """
     runs: dict[int, list[tuple[int, int]]] = {
         partition: list(ranges) for partition, ranges in quarantined.partitions.items()
@@ -138,10 +147,12 @@ def verify(
         if file.is_conclusive(quarantined):
             assert file.partition_lower is not None
             runs.setdefault(file.partition_lower, []).extend(file.offsets(quarantined))
-    for partition, values in (offsets or {}).items():
-        # A value that is there more than once twice, so that it shows.
-        for found in IntervalSet.once_and_repeated(values):
-            runs.setdefault(int(partition), []).extend(found)
+    if offsets is not None:
+        for partition in offsets:
+            counted = offsets[partition]
+            # One that is there more than once twice, so that it shows.
+            for found in (counted.present, counted.repeated):
+                runs.setdefault(partition, []).extend(found.ranges())
 
     covered = {partition: _cover(pairs) for partition, pairs in sorted(runs.items())}
     present = OffsetRanges({partition: once for partition, (once, _) in covered.items() if once})

@@ -7,9 +7,12 @@ bounded: once all of it is verified, the ledger says so of the newest and all be
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+
+from sluice.core.json_record import Document
 
 # A property of the table.
 REWRITES = "sluice.rewrites"
@@ -32,6 +35,25 @@ def id_of_foreign(snapshot_id: int) -> str:
 def is_of_change(rewrite: str) -> bool:
     """Whether its check is task verify_change, and not verify_compaction."""
     return rewrite.startswith(_OF_CHANGE)
+
+
+def file_names_digest(removed: Iterable[str], added: Iterable[str]) -> str:
+    """SHA-256 of the names of the files that a snapshot exchanged, in any order."""
+    text = json.dumps([sorted(removed), sorted(added)], separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def verified_document(table: str, run_id: str, snapshots: Mapping[int, str], at: str) -> Document:
+    """The document of a rewrite that was verified. ``snapshots``: each of its snapshots, with the digest of
+    the names of the files that were compared."""
+    files = {str(number): digest for number, digest in snapshots.items()}
+    return {"table": table, "run_id": run_id, "snapshot_ids": list(snapshots), "files": files, "at": at}
+
+
+def said_digest(document: Document | None, snapshot_id: int) -> str | None:
+    """The digest of a snapshot's files; None if its rewrite was not verified, or by a version without it."""
+    found = (document or {}).get("files", {}).get(str(snapshot_id))
+    return str(found) if found else None
 
 
 @dataclass(frozen=True)

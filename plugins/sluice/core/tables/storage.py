@@ -107,7 +107,8 @@ class Rewrite:
     program's. ``total_before``, ``total_after``: rows of the table by its parent's (None if that has expired)
     and its own summary (None if missing); ``has_deletes``: it has delete files. ``operation``: Iceberg's,
     of ``snapshot_id``; ``removed``, ``added``: the rows of its files; ``offsets``: what differs between the
-    offsets of both, one by one, with the files; None if digests alone were compared."""
+    offsets of both, one by one, with the files; None if digests alone were compared. ``names``: digest of the
+    names of all these files."""
 
     snapshot_id: int
     operation: str
@@ -118,6 +119,7 @@ class Rewrite:
     has_deletes: bool = False
     id: str = ""
     offsets: tuple[str, ...] | None = None
+    names: str = ""
 
     def problems(self) -> list[str]:
         """Every reason why rows may have changed."""

@@ -54,7 +54,7 @@ class VerifiedSources:
         from sluice.clients.lake.reading import files
 
         rows = files.rows_by_source(self.lake.table(self.table), source_ids)
-        return {source_id for source_id, found in rows.items() if len(found)}
+        return {source_id for source_id in source_ids if rows[source_id].values}
 
     def among(self, source_ids: Sequence[str]) -> tuple[set[str], Document]:
         """Which of the sources are verified, and what that rests on, for the plan.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sluice.config.reading.toml import ConfigError
-from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, PRODUCER_STAGE, WITHHELD
+from sluice.core.offsets.quarantine import CONSUMER_STAGE, PRODUCER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import SourceCheck, check_rows
 from sluice.core.offsets.sources import check_events as check_event_counts
@@ -19,14 +19,16 @@ from sluice.loads.verification.file_origins import FileOrigins, Recorded, nothin
 from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
 
 if TYPE_CHECKING:
-    import pyarrow
     from pyiceberg.manifest import ManifestEntry
     from pyiceberg.table import FileScanTask, Table
 
     from sluice.clients.lake.catalog import Lake
     from sluice.config.stream import StreamSpec
     from sluice.core.csv.form import Declared
+    from sluice.core.offsets.bitmaps import Bitmap
+    from sluice.core.offsets.counts import Counts
     from sluice.core.offsets.verify import FileStats
+    from sluice.loads.verification.rejected_rows import RejectedRows
 
 
 @dataclass(frozen=True)
@@ -96,50 +98,34 @@ class LoadFiles:
         )
 
     @cached_property
-    def published(self) -> dict[str, Any]:
-        """Source id -> its row numbers in the table."""
+    def published(self) -> Counts[str]:
+        """Row numbers in the table, by source id."""
         from sluice.clients.lake.reading import files
 
         return files.rows_by_source(self.table, self.source_ids, self.tasks)
 
     @cached_property
-    def rejected(self) -> pyarrow.Table:
-        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets: record
-        offsets, ``stage`` and ``reason``."""
+    def rejected(self) -> RejectedRows:
+        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets."""
         from pyiceberg.expressions import And, EqualTo, In, Or
 
         from sluice.clients.lake.reading import files
+        from sluice.loads.verification.rejected_rows import COLUMNS, RejectedRows
 
         # A file may hold offsets outside the load's, and gaps there.
         near = self.expected.union(file_bounds(self.stats))
         rows = Or(
             In(files.SOURCE, self.source_ids), And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(near))
         )
-        columns = ("stage", "reason", files.PARTITION, files.OFFSET, files.SOURCE, files.ROW)
-        return files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
+        batches = files.read(self.quarantine, rows, COLUMNS, tasks=self.quarantine_tasks)
+        return RejectedRows.counted(batches, self.source_ids)
 
-    def _rejected_rows(self, *reasons: str, others: bool = False) -> dict[str, Any]:
-        """Source id -> its row numbers in quarantine whose reason begins with one of these (``others``: with
-        none), as NumPy arrays."""
-        import pyarrow
-        import pyarrow.compute as pc
-
-        from sluice.clients.lake.reading import files
-
-        has_reason = pc.match_substring_regex(self.rejected["reason"], f"^({'|'.join(reasons)})")
-        of_load = pc.is_in(self.rejected[files.SOURCE], pyarrow.array(self.source_ids, pyarrow.string()))
-        chosen = pc.and_(of_load, pc.invert(has_reason) if others else has_reason)
-        return files.by_source(self.rejected.filter(chosen).to_batches(), self.source_ids)
-
-    @cached_property
-    def withheld(self) -> dict[str, Any]:
-        """Source id -> its rows that are withheld, if any, as a NumPy array. Not those that are published by
-        now: of these a producer that was believed dead has sent a copy."""
-        import numpy as np
-
-        found = {name: rows for name, rows in self._rejected_rows(WITHHELD).items() if len(rows)}
+    def withheld(self, source_id: str) -> Bitmap:
+        """The source's rows that are withheld. Not those that are published by now: of these a producer that
+        was believed dead has sent a copy."""
+        found = self.rejected.withheld[source_id].present
         # The table is read only if there are any.
-        return {name: np.setdiff1d(rows, self.published[name]) for name, rows in found.items()}
+        return found - self.published[source_id].present if found else found
 
     def rejected_sources(self, declared: Declared) -> list[str]:
         """Why producers rejected rows of the load's sources: the most frequent reasons, with what would
@@ -151,20 +137,19 @@ class LoadFiles:
 
         rows = And(In(files.SOURCE, self.source_ids), EqualTo("stage", PRODUCER_STAGE))
         columns = (files.ROW, "reason", "line", "object")
-        found = files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks).read_all()
-        values = zip(*(found[name].to_pylist() for name in columns), strict=True)
+        batches = files.read(self.quarantine, rows, columns, tasks=self.quarantine_tasks)
+        values = (
+            values
+            for batch in batches
+            for values in zip(*(batch[name].to_pylist() for name in columns), strict=True)
+        )
         name = self.quarantine.name()[-1]
         where = f"sluice sql shows all in the columns reason, object and line of {name}"
         return summary((Rejected(*one) for one in values), declared, where)
 
-    @cached_property
-    def rejected_rows(self) -> dict[str, Any]:
-        """Source id -> its row numbers in quarantine, without duplicates of published rows, as a NumPy array
-        with repeats."""
-        import numpy as np
-
-        others = self._rejected_rows(DUPLICATE, WITHHELD, others=True)
-        return {name: np.append(rows, self.withheld.get(name, rows[:0])) for name, rows in others.items()}
+    def rejected_rows(self, source_id: str) -> Bitmap:
+        """The source's rows in quarantine, without duplicates of published ones."""
+        return self.rejected.others[source_id].present | self.withheld(source_id)
 
 
 def start_offsets(sources: Sequence[Source]) -> dict[int, int]:
@@ -222,10 +207,10 @@ def check_offsets(
 
     expected = load.expected
     stats = [file for file in load.stats if file.may_contain(expected)]
-    quarantined = _quarantined(load)
+    quarantined = load.rejected.offsets
     inconclusive = {file.path for file in needs_read(expected, stats, quarantined)}
     unclear = [task for task in load.tasks if task.file.file_path in inconclusive]
-    offsets = files.read_offsets(load.table, unclear) if unclear else {}
+    offsets = files.count_offsets(load.table, unclear) if unclear else None
 
     def verified(wanted: OffsetRanges) -> OffsetVerification:
         return verify(wanted, stats, offsets, quarantined=quarantined, allow_outside=True)
@@ -251,15 +236,6 @@ def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
     return OffsetRanges.of(total)
 
 
-def _quarantined(load: LoadFiles) -> OffsetRanges:
-    import pyarrow.compute as pc
-
-    from sluice.clients.lake.reading import files
-
-    of_consumer = load.rejected.filter(pc.equal(load.rejected["stage"], CONSUMER_STAGE))
-    return OffsetRanges.of_values(files.by_partition(of_consumer.to_batches()))
-
-
 def check_source(
     spec: StreamSpec,
     load: LoadFiles,
@@ -281,7 +257,7 @@ def check_source(
     if rows is None:
         raise ValueError(f"{source.name}: its number of rows is not known")
     source_id = source.source_id
-    return check_rows(rows, load.published[source_id], load.rejected_rows[source_id], removed)
+    return check_rows(rows, load.published[source_id], load.rejected_rows(source_id), removed)
 
 
 def check_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> SourceCheck:

@@ -139,7 +139,7 @@ class LoadVerification:
             verified_before=self.plan["verified_before"],
             reverted=len(self.plan["reverted"]),
             # Any producer can send such keys: of other sources they are rejected rows.
-            withheld=sum(len(load.withheld.get(s.source_id, ())) for s in self.sources if s.is_withheld),
+            withheld=sum(len(load.withheld(s.source_id)) for s in self.sources if s.is_withheld),
             removed=sent.intersect(removed.single_offsets),
             without=check.without,
             uploaded_again=self.plan.get("uploaded_again", []),

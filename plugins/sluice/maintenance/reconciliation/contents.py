@@ -57,6 +57,7 @@ class ContentsReconciliation:
             ledger,
             systems.batch_log,
             is_by_catalog=systems.platform.lake.is_maintained_by_catalog,
+            scope=key,
         )
 
     def run(self, *, is_full: bool, waited: int) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.messages import summarize
-from sluice.core.tables.rewrites import id_of_foreign
+from sluice.core.tables.rewrites import id_of_foreign, verified_document
 from sluice.core.tables.storage import REPLACE
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 
@@ -149,8 +149,7 @@ class ForeignCommitCheck:
         if not self.is_by_catalog:
             same = "rows; its bytes" if columns else "offsets; its other values"
             return _finding(f"{what} with the same {same} are not compared: {_DECLARED}")
-        now = datetime.now(UTC).isoformat()
-        document = {"table": name, "snapshot_ids": [number], "at": now}
+        document = verified_document(name, "", {number: rewrite.names}, datetime.now(UTC).isoformat())
         self._verified.confirm(id_of_foreign(number), document)
         count = rewrite.added.records
         same = f"{count} rows but for bytes"

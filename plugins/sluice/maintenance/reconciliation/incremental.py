@@ -11,10 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from sluice.core.findings import Finding, FindingName
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
-from sluice.core.offsets.verify import EMPTY, FileStats, OffsetVerification, verify
+from sluice.core.offsets.verify import EMPTY, FileStats
+
+if TYPE_CHECKING:
+    from sluice.core.offsets.counts import Counts
 
 
 @dataclass(frozen=True)
@@ -23,26 +27,6 @@ class Contents:
 
     present: OffsetRanges = EMPTY
     repeated: OffsetRanges = EMPTY
-
-    @classmethod
-    def of(
-        cls, files: Iterable[FileStats], read: Mapping[int, Iterable[int]], quarantined: OffsetRanges
-    ) -> Contents:
-        """Verify ``files`` whose metadata is conclusive, and the offsets that were ``read`` from others."""
-        found: OffsetVerification = verify(EMPTY, without_quarantined(files, quarantined), read)
-        return cls(found.unexpected, found.duplicates)
-
-
-def without_quarantined(files: Iterable[FileStats], quarantined: OffsetRanges) -> list[FileStats]:
-    """A conclusive file with quarantined offsets between its bounds, as one conclusive file per range."""
-    parts: list[FileStats] = []
-    for file in files:
-        if not file.is_conclusive(quarantined):
-            continue
-        for start, until in file.offsets(quarantined):
-            partition = file.partition_lower
-            parts.append(FileStats(file.path, partition, partition, start, until - 1, until - start))
-    return parts
 
 
 def inside(file: FileStats, verified: OffsetRanges) -> OffsetRanges | None:
@@ -66,10 +50,27 @@ def inside(file: FileStats, verified: OffsetRanges) -> OffsetRanges | None:
     return within if within.count == file.records else None
 
 
-def advance(verified: OffsetRanges, removed: OffsetRanges, added: Contents) -> Contents:
-    """The table's offsets now. ``verified``: then, each once; ``removed``: of the removed files."""
-    kept = verified.minus(removed)
-    return Contents(kept.union(added.present), added.repeated.union(kept.intersect(added.present)))
+def advance(verified: OffsetRanges, removed: Counts[int], added: Counts[int]) -> Contents:
+    """The table's offsets now. ``verified``: then, each once; ``removed``, ``added``: of the files that went
+    and came since. Costs by the range of these, whatever the table has beside it."""
+    # Not at the top: the DAG processor imports this module.
+    from sluice.core.offsets.bitmaps import Bitmap
+
+    present, repeated = dict(verified.partitions), dict[int, IntervalSet]()
+    for partition in sorted({*removed, *added}):
+        gone, come, then = removed[partition].present, added[partition], verified[partition]
+        bounds = (gone | come.present).bounds()
+        if bounds is None:
+            continue
+        near = IntervalSet.of([bounds])
+        kept = Bitmap.of(then.intersect(near)) - gone
+        present[partition] = then.minus(near).union((kept | come.present).ranges())
+        repeated[partition] = (come.repeated | (kept & come.present)).ranges()
+    return Contents(_without_empty(present), _without_empty(repeated))
+
+
+def _without_empty(partitions: Mapping[int, IntervalSet]) -> OffsetRanges:
+    return OffsetRanges({number: ranges for number, ranges in sorted(partitions.items()) if ranges})
 
 
 @dataclass(frozen=True)

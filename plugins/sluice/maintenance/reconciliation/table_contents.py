@@ -16,6 +16,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.continuity import covers
 from sluice.core.tables.rewrites import Rewrites
+from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.reconciliation.foreign_commits import ForeignCommitCheck
 from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
 from sluice.maintenance.reconciliation.incremental import (
@@ -28,6 +29,7 @@ from sluice.maintenance.reconciliation.incremental import (
     range_findings,
 )
 from sluice.maintenance.reconciliation.on_purpose import Exchanged, ask_for_plans
+from sluice.maintenance.reconciliation.portions import Portions
 from sluice.maintenance.reconciliation.report import no_position
 from sluice.maintenance.reconciliation.verified_table import OnPurpose, Verified
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sluice.clients.lake.catalog import Lake
+    from sluice.clients.lake.snapshots.accepted_rewrites import Unaccepted
     from sluice.clients.lake.snapshots.table_diff import TableDiff
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
@@ -77,10 +80,12 @@ class TableContents:
         batch_log: Callable[[str], BatchLog],
         *,
         is_by_catalog: bool = False,
+        scope: str = "",
     ) -> None:
-        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables."""
+        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables; ``scope``:
+        the run, within which files are read once also if all of them are."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
-        self._batch_log = batch_log
+        self._batch_log, self._scope = batch_log, scope
         files = ForeignFiles(ledger, lambda: batch_log(table))
         self._foreign = ForeignCommitCheck(ledger, files, is_by_catalog)
         # What the newest verification followed, or could not show: a line each.
@@ -201,34 +206,50 @@ class TableContents:
     ) -> tuple[Contents, int]:
         """The table's offsets, and how many files were read."""
         from sluice.clients.lake.snapshots import table_diff
+        from sluice.core.offsets.counts import Counts, add_offsets
 
         verified = before.present if before else EMPTY
-        removed, to_read = EMPTY, []
-        for file, stats in zip(diff.removed, table_diff.stats_of(table, diff.removed), strict=True):
+        rest = self._unaccepted(table, diff, before)
+        removed, to_read = Counts[int](), []
+        for file, stats in zip(rest.removed, table_diff.stats_of(table, rest.removed), strict=True):
             known = inside(stats, verified)
             if known is None:
                 to_read.append(file)
             else:
-                removed = removed.union(known)
-        removed = removed.union(Contents.of([], table_diff.read_columns(table, to_read), EMPTY).present)
+                add_offsets(removed, known)
+        portions = self._portions(before)
+        removed.add_counts(portions.count(table, to_read))
 
-        said = table_diff.batch_ranges(table, [one.snapshot_id for one in diff.added])
-        added = table_diff.stats_of(table, [one.file for one in diff.added])
+        said = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
+        added = table_diff.stats_of(table, [one.file for one in rest.added])
         # Only a batch's file is without repetitions for sure: a rewrite's is read.
         conclusive = [
             stats.is_conclusive(quarantined) and one.snapshot_id in said
-            for one, stats in zip(diff.added, added, strict=True)
+            for one, stats in zip(rest.added, added, strict=True)
         ]
-        unknown = [one.file for one, is_known in zip(diff.added, conclusive, strict=True) if not is_known]
+        unknown = [one.file for one, is_known in zip(rest.added, conclusive, strict=True) if not is_known]
         by_metadata = [stats for stats, is_known in zip(added, conclusive, strict=True) if is_known]
         of_batches = [
             BatchFile(stats, one.snapshot_id, OffsetRanges.of_batch(said[one.snapshot_id]))
-            for one, stats in zip(diff.added, added, strict=True)
+            for one, stats in zip(rest.added, added, strict=True)
             if one.snapshot_id is not None and one.snapshot_id in said
         ]
         found += range_findings(of_batches)
-        come = Contents.of(by_metadata, table_diff.read_columns(table, unknown), quarantined)
+        come = portions.count(table, unknown)
+        for stats in by_metadata:
+            stats.count(come, quarantined)
         return advance(verified, removed, come), len(to_read) + len(unknown)
+
+    def _unaccepted(self, table: Table, diff: TableDiff, before: Verified | None) -> Unaccepted:
+        """The files that are to be looked at: without a base that was verified all of them."""
+        from sluice.clients.lake.snapshots.accepted_rewrites import Unaccepted, without_accepted
+
+        if before is None:
+            return Unaccepted(diff.removed, diff.added)
+        return without_accepted(table, diff, VerifiedRewrites(self.ledger).document)
+
+    def _portions(self, before: Verified | None) -> Portions:
+        return Portions(self.ledger, before.manifest_list if before else f"all by {self._scope}")
 
     def _quarantined(self, before: Verified | None) -> tuple[Contents, OnPurpose, str | None, int]:
         """The rejected records' offsets, those of them that are there on purpose, the manifest list, and how
@@ -244,16 +265,17 @@ class TableContents:
         if diff is None:
             return Contents(), OnPurpose(), None, 0
         rows = EqualTo("stage", CONSUMER_STAGE)
-        added = [one.file for one in diff.added]
-        gone = Contents.of([], table_diff.read_columns(table, diff.removed, rows), EMPTY)
-        come = Contents.of([], table_diff.read_columns(table, added, rows), EMPTY)
         # A base without the quarantine's list has none of its offsets.
         base = before if before and before.quarantine_list else None
+        rest = self._unaccepted(table, diff, base)
+        added = [one.file for one in rest.added]
+        portions = self._portions(base)
+        gone, come = portions.count(table, rest.removed, rows), portions.count(table, added, rows)
         verified = base.quarantined if base else EMPTY
-        contents = advance(verified, gone.present, come)
-        exchanged = Exchanged.of(table, diff.removed, added, verified)
+        contents = advance(verified, gone, come)
+        exchanged = Exchanged.of(table, rest.removed, added, verified)
         on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
-        return contents, on_purpose, diff.manifest_list, len(diff.removed) + len(diff.added)
+        return contents, on_purpose, diff.manifest_list, len(rest.removed) + len(rest.added)
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""

@@ -14,6 +14,7 @@ import numpy
 import pyarrow
 import pyarrow.compute
 
+from sluice.core.offsets.counts import Counts, present_offsets
 from sluice.core.offsets.deduplication import Run
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.schema_versions.offsets import Bounds
@@ -40,17 +41,20 @@ class WrittenBatch:
     tables: dict[str, pyarrow.Table] = field(default_factory=dict)
     schemas: dict[int, Bounds] = field(default_factory=dict)
 
-    def offsets(self, paths: list[str]) -> dict[int, Any]:
-        """Partition -> the offsets in these files, repeated ones too, as NumPy arrays."""
-        tables = self._read(paths)
-        return by_partition(pyarrow.concat_tables(tables).select(COLUMNS)) if tables else {}
+    def offsets(self, paths: list[str]) -> Counts[int]:
+        """The offsets in these files, by partition."""
+        found = Counts[int]()
+        for table in self._read(paths):
+            for partition, offsets in by_partition(table.select(COLUMNS)).items():
+                found.at(partition).add(offsets)
+        return found
 
     @cached_property
     def rejected(self) -> OffsetRanges:
         """The offsets of the rejected records. Raises ValueError if one is there more than once."""
         found = self.offsets(self.staged)
-        ranges = OffsetRanges.of_values(found)
-        if ranges.count != sum(map(len, found.values())):
+        ranges = present_offsets(found)
+        if ranges.count != found.values:
             raise ValueError(f"{ranges.count} offsets are rejected, some of them more than once")
         return ranges
 

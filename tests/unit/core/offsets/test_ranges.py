@@ -41,11 +41,9 @@ def test_one_set_has_one_form(a: list[tuple[int, int]]) -> None:
 
 
 @given(st.lists(st.integers(-3, 12)))
-def test_values_are_sorted_into_those_that_are_there_and_those_that_are_repeated(values: list[int]) -> None:
+def test_values_are_a_set(values: list[int]) -> None:
     for given_as in (values, iter(values), np.array(values, np.int64), np.array(values, np.int32)):
-        once, repeated = IntervalSet.once_and_repeated(given_as)
-        assert once == IntervalSet.of((value, value + 1) for value in values)
-        assert repeated == IntervalSet.of((v, v + 1) for v in values if values.count(v) > 1)
+        assert IntervalSet.of_values(given_as) == IntervalSet.of((value, value + 1) for value in values)
 
 
 def test_offsets_of_partitions_are_ranges_without_partitions_that_have_none() -> None:
@@ -56,7 +54,7 @@ def test_offsets_of_partitions_are_ranges_without_partitions_that_have_none() ->
 
 def test_a_row_without_number_is_no_value() -> None:
     with raising(TypeError, "float64"):
-        IntervalSet.once_and_repeated(np.array([1, None], float))
+        IntervalSet.of_values(np.array([1, None], float))
 
 
 def test_a_range_that_ends_before_it_begins_is_refused() -> None:

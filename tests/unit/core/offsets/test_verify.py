@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats, VerificationStatus, needs_read, verify
+from tests.support.counted import counts
 
 
 def file(partition: int, lower: int, upper: int, records: int | None = None) -> FileStats:
@@ -70,7 +71,7 @@ CASES: dict[str, tuple[list[FileStats], dict[int, Iterable[int]], str, Verificat
 @pytest.mark.parametrize("case", CASES)
 def test_what_the_files_verify(case: str) -> None:
     files, offsets, words, status = CASES[case]
-    verification = verify(EXPECTED, files, offsets)
+    verification = verify(EXPECTED, files, counts(offsets))
     assert verification.status is status
     assert words in verification.message()
 
@@ -105,7 +106,7 @@ def test_a_file_without_bounds_is_never_passed_over() -> None:
 
 @given(st.lists(st.integers(0, 15), max_size=25))
 def test_read_offsets_are_judged_as_a_count_would(offsets: list[int]) -> None:
-    verification = verify(OffsetRanges.of({0: [(0, 12)]}), [], {0: offsets})
+    verification = verify(OffsetRanges.of({0: [(0, 12)]}), [], counts({0: offsets}))
     assert verification.gaps.count == len(set(range(12)) - set(offsets))
     assert verification.duplicates.count == len({o for o in offsets if offsets.count(o) > 1})
     assert verification.unexpected.count == len({o for o in offsets if o >= 12})

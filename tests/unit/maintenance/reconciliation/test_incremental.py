@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sluice.core.findings import FindingName
+from sluice.core.offsets.counts import Counts, add_offsets
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY, FileStats
 from sluice.maintenance.reconciliation.incremental import (
@@ -20,6 +22,7 @@ from sluice.maintenance.reconciliation.incremental import (
     inside,
     range_findings,
 )
+from tests.support.counted import counts
 
 Row = tuple[int, int]
 
@@ -42,7 +45,7 @@ def ranges(rows: list[Row] | set[Row]) -> OffsetRanges:
     return OffsetRanges.of({p: [(o, o + 1) for q, o in rows if q == p] for p, _ in rows})
 
 
-def grouped(rows: list[Row]) -> dict[int, list[int]]:
+def grouped(rows: Sequence[Row]) -> dict[int, list[int]]:
     return {p: [o for q, o in rows if q == p] for p, _ in rows}
 
 
@@ -98,17 +101,22 @@ class Table:
 
     def incrementally(self) -> set[FindingName]:
         then, verified = self.recorded
-        removed = EMPTY
+        removed = Counts[int]()
         for name in then.keys() - self.files.keys():
             known = inside(then[name].stats, verified)
             if known is not None:
                 assert known == ranges(list(then[name].rows))
-            removed = removed.union(known or ranges(list(then[name].rows)))
+            if known is not None:
+                add_offsets(removed, known)
+            else:
+                removed.add_counts(counts(grouped(then[name].rows)))
         quarantined = ranges(self.quarantined)
         added = [file for name, file in self.files.items() if name not in then]
         known_files = [f for f in added if f.is_of_batch and f.stats.is_conclusive(quarantined)]
         read = [row for file in added if file not in known_files for row in file.rows]
-        come = Contents.of([file.stats for file in known_files], grouped(read), quarantined)
+        come = counts(grouped(read))
+        for file in known_files:
+            file.stats.count(come, quarantined)
         now = advance(verified, removed, come)
         expected = Expected({}, self.ends, ranges(self.removed))
         found = content_findings(expected, now, Contents(quarantined))

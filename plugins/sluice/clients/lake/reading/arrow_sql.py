@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,6 +12,7 @@ import pyarrow as pa
 
 MEMORY_LIMIT = "128MB"
 THREADS = 2
+ROWS_AT_ONCE = 16_384
 
 
 class ArrowSql:
@@ -22,13 +23,23 @@ class ArrowSql:
 
     def rows(self, query: str, **tables: pa.Table | pa.RecordBatchReader) -> list[tuple[Any, ...]]:
         """Run a query over ``tables``; a reader can be used once in it. Raises a reader's error as it was."""
+        with self._asking(tables):
+            return self._connection.execute(query).fetchall()
+
+    def batches(self, query: str, **tables: pa.Table | pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+        """As :meth:`rows`, batch by batch."""
+        with self._asking(tables):
+            yield from self._connection.sql(query).to_arrow_reader(ROWS_AT_ONCE)
+
+    @contextmanager
+    def _asking(self, tables: Mapping[str, pa.Table | pa.RecordBatchReader]) -> Iterator[None]:
         failures: list[Exception] = []
         for name, table in tables.items():
             readable = _recorded(table, failures) if isinstance(table, pa.RecordBatchReader) else table
             self._connection.register(name, readable)
         try:
-            return self._connection.execute(query).fetchall()
-        except duckdb.Error as error:
+            yield
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
             # DuckDB keeps only the message of a reader's error.
             if failures:
                 raise failures[0] from error
@@ -54,6 +65,8 @@ def connected(memory_limit: str) -> Iterator[duckdb.DuckDBPyConnection]:
                 "threads": THREADS,
                 "preserve_insertion_order": False,
                 "python_enable_replacements": False,
+                # Each file is read once: its bytes would only fill the limit.
+                "enable_external_file_cache": False,
             }
         ) as connection,
     ):

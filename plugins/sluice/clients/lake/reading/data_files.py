@@ -7,7 +7,7 @@ name are left out.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import duckdb
@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.types import BinaryType, LongType, NestedField, StringType
 
 from sluice.clients.lake.reading.arrow_sql import connected
 from sluice.clients.lake.reading.opened_files import OpenedFiles
@@ -31,9 +31,14 @@ from sluice.core.errors import Refused
 from sluice.core.tables.file_removal import MISSING_FIX
 
 # Up to the last MB of each is in memory, and of two that are read a row group's columns.
-FILES_AT_ONCE = 32
+FILES_AT_ONCE = 16
 ROWS_AT_ONCE = 16_384
-MEMORY_LIMIT = "1GB"
+# The least is enough for offsets, so that a proof fits into a small task; row groups of wide rows need more.
+MIN_MEMORY_MB, MAX_MEMORY_MB = 64, 1024
+# Columns of a file, compressed, that are in memory: of two threads, packed and unpacked.
+_COPIES = 4
+# Bytes of a column of texts, compressed, for each row.
+_SHORT_TEXT = 64
 NAMED = 3
 # The consumer rejects such records.
 TEXT_FIX = "docs/operating.md, A table cannot be read"
@@ -65,7 +70,8 @@ def read(
     needed = {field.field_id: field for field in projection.fields}
     for field_id in extract_field_ids(bound):
         needed.setdefault(field_id, table.schema().find_field(field_id))
-    reader = _Reader(table, schema_map(Schema(*needed.values())))
+    limit = f"{memory_mb([task.file for task in tasks], needed.values())}MB"
+    reader = _Reader(table, schema_map(Schema(*needed.values())), limit)
     where, parameters = condition(bound)
     with reader:
         # A file with deleted rows by itself: its rows are counted from its first.
@@ -80,14 +86,30 @@ def read(
                 )
 
 
+def memory_mb(files: Sequence[DataFile], columns: Collection[NestedField]) -> int:
+    """Memory that reading these columns of any of the files may take: DuckDB reads a column of a row group at
+    once, which is no larger than the file has it by its metadata. Of long texts it unpacks 2,048 at once."""
+    ids = [field.field_id for field in columns if field.field_type.is_primitive]
+    if len(ids) < len(columns):
+        return MAX_MEMORY_MB
+    texts = [one.field_id for one in columns if isinstance(one.field_type, StringType | BinaryType)]
+    largest = 0
+    for file in files:
+        sizes = file.column_sizes
+        if sizes is None or any(sizes.get(one, 0) > _SHORT_TEXT * file.record_count for one in texts):
+            return MAX_MEMORY_MB
+        largest = max(largest, sum(sizes.get(number, 0) for number in ids))
+    return min(MIN_MEMORY_MB + _COPIES * largest // (1 << 20), MAX_MEMORY_MB)
+
+
 class _Reader:
     """A connection to DuckDB that reads a table's files. In its context."""
 
-    def __init__(self, table: Table, columns: str) -> None:
+    def __init__(self, table: Table, columns: str, memory_limit: str) -> None:
         """``columns``: DuckDB's `schema`."""
         self._table, self._columns = table, columns
         self._files = OpenedFiles(table.io)
-        self._context = connected(MEMORY_LIMIT)
+        self._context = connected(memory_limit)
 
     def __enter__(self) -> None:
         self._sql = self._context.__enter__()

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, And, BooleanExpression, In
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.types import DateType, TimestamptzType
 
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import ArrowSql, open_sql, quoted
+from sluice.clients.lake.reading.repeated_hashes import RepeatedHashes
 from sluice.core.offsets.sources import minute_ranges
 
 MINUTE = 60
@@ -52,19 +54,47 @@ def count_event_ids(
         name = quoted(column)
         minute = f"floor(epoch_us({quoted(moment)}) / {MINUTE * 1_000_000})::bigint" if moment else "null"
         day = quoted(date) if date else "null"
-        load = f"create table load as select {name} as id, {day} as day, {minute} as minute from source"
+        load = f"""
+            create table load as select {day} as day, {minute} as minute, count(*) as events,
+            count({name}) as with_id from source group by all
+        """
         sql.rows(load, source=files.read(table, rows, columns, tasks=tasks))
-        ((count, missing_id),) = sql.rows("select count(*), count(*) - count(id) from load")
+        ((count, with_id),) = sql.rows("select coalesce(sum(events), 0), coalesce(sum(with_id), 0) from load")
         if not count:
             return EventIdCounts(0, 0)
         candidates = _possible_duplicates(sql, date, moment)
+
+    def read(which: BooleanExpression, within: Sequence[FileScanTask] | None) -> pa.RecordBatchReader:
+        return files.read(table, which, (column,), tasks=within)
+
+    duplicates = _duplicates(name, lambda: read(rows, tasks), lambda: read(candidates, None))
+    return EventIdCounts(int(count), int(count - with_id), duplicates)
+
+
+def _duplicates(
+    name: str, load: Callable[[], pa.RecordBatchReader], candidates: Callable[[], pa.RecordBatchReader]
+) -> dict[str, int]:
+    """Ids of the ``load`` that more than one of the ``candidates`` has -> number of these.
+
+    First by hashes, which take constant memory: usually none comes twice. Then the ids of those that do.
+    """
+    hashed = f"select hash({name}) as hashed from source where {name} is not null"
+    with open_sql() as sql, RepeatedHashes() as hashes:
+        for batch in sql.batches(hashed, source=candidates()):
+            hashes.add(batch["hashed"].to_numpy())
+        sql.rows("create table repeated (hashed ubigint)")
+        for found in hashes.repeated():
+            sql.rows("insert into repeated select hashed from found", found=pa.table({"hashed": found}))
+        if not sql.rows("select 1 from repeated limit 1"):
+            return {}
+        is_repeated = f"hash(source.{name}) in (select hashed from repeated)"
+        ids = f"create table load as select distinct source.{name} as id from source where {is_repeated}"
+        sql.rows(ids, source=load())
         again = f"""
-            select {name}, count(*) from source semi join load on {name} = load.id
-            group by {name} having count(*) > 1
+            select source.{name}, count(*) from source semi join load on source.{name} = load.id
+            group by source.{name} having count(*) > 1
         """
-        return EventIdCounts(
-            count, missing_id, dict(sql.rows(again, source=files.read(table, candidates, (column,))))
-        )
+        return dict(sql.rows(again, source=candidates()))
 
 
 def _possible_duplicates(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpression:

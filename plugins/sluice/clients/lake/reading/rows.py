@@ -18,10 +18,11 @@ from sluice.clients.lake.reading.files import (
     ROW,
     SOURCE,
     committed_since,
+    count_offsets,
     file_stats,
-    offsets_in,
     read,
 )
+from sluice.core.offsets.counts import present_offsets
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY
 
@@ -82,8 +83,7 @@ def offsets_of_source(table: Table, source_id: str, since: int = 0) -> Iterator[
         if of_partition is not None and is_alone and stats.is_conclusive(EMPTY):
             offsets = OffsetRanges({of_partition: stats.offsets(EMPTY)})
         else:
-            batches = read(table, rows, (PARTITION, OFFSET), tasks=[task])
-            offsets = OffsetRanges.of_values(offsets_in(batches))
+            offsets = present_offsets(count_offsets(table, [task], rows))
         if offsets:
             yield HeldOffsets(task.file.file_path, offsets)
 

@@ -3,66 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
-from sluice.clients.lake.reading.files import OFFSET, PARTITION, by_partition
-from sluice.clients.lake.snapshots.table_diff import ALWAYS, read
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges, Pair
-from sluice.core.offsets.verify import EMPTY
+from sluice.clients.lake.snapshots.table_diff import count_offsets
+from sluice.core.offsets.bitmaps import Bitmap
+from sluice.core.offsets.counts import Counts
+from sluice.core.offsets.ranges import OffsetRanges
 
 
-@dataclass(frozen=True)
-class FileOffsets:
-    """What a data file holds: ``records``: number of its rows; ``once``: their offsets; ``repeated``: those
-    that are in it more than once."""
+def compared(
+    table: Table, removed: Sequence[DataFile], added: Sequence[DataFile]
+) -> tuple[int, int, tuple[str, ...]]:
+    """Number of rows of the removed files and of the added ones, and what the added files do not hold as the
+    removed ones did, each with its ranges and files; nothing if both hold the same offsets, each once.
 
-    path: str
-    records: int
-    once: OffsetRanges
-    repeated: OffsetRanges
-
-    @classmethod
-    def of(cls, table: Table, file: DataFile) -> FileOffsets:
-        """Reads the two columns. Raises as :func:`~.table_diff.read`."""
-        found = by_partition(read(table, [file], ALWAYS, (PARTITION, OFFSET)))
-        parts = {number: IntervalSet.once_and_repeated(values) for number, values in sorted(found.items())}
-        return cls(
-            file.file_path,
-            sum(len(values) for values in found.values()),
-            OffsetRanges({number: once for number, (once, _) in parts.items()}),
-            OffsetRanges({number: twice for number, (_, twice) in parts.items() if twice}),
-        )
+    Reads the two columns of each file; of files on a side that differs once more, to name those with the
+    difference. Raises as :func:`~.table_diff.read`.
+    """
+    before, after = count_offsets(table, removed), count_offsets(table, added)
+    return before.values, after.values, tuple(_differences(table, (before, removed), (after, added)))
 
 
-def differences(removed: Sequence[FileOffsets], added: Sequence[FileOffsets]) -> Iterator[str]:
-    """What the added files do not hold as the removed ones did, each with its ranges and files; none if both
-    hold the same offsets, each once."""
-    before, _ = _together(removed)
-    after, repeated = _together(added)
-    for verb, ranges, where in (
-        ("lost", before.minus(after), removed),
-        ("repeats", repeated, added),
-        ("added", after.minus(before), added),
-    ):
+def _differences(
+    table: Table,
+    removed: tuple[Counts[int], Sequence[DataFile]],
+    added: tuple[Counts[int], Sequence[DataFile]],
+) -> Iterator[str]:
+    (before, old), (after, new) = removed, added
+    partitions = sorted({*before, *after})
+    lost = {number: before[number].present - after[number].present for number in partitions}
+    repeated = {number: after[number].repeated for number in partitions}
+    more = {number: after[number].present - before[number].present for number in partitions}
+    for verb, found, where in (("lost", lost, old), ("repeats", repeated, new), ("added", more, new)):
+        ranges = OffsetRanges({number: one.ranges() for number, one in found.items() if one})
         if ranges:
-            named = ", ".join(file.path for file in where if file.once.intersect(ranges))
+            named = ", ".join(one.file_path for one in where if _holds_any(table, one, found))
             yield f"{verb} {ranges.count} offsets: {ranges.shown()}, of {named}"
 
 
-def _together(files: Sequence[FileOffsets]) -> tuple[OffsetRanges, OffsetRanges]:
-    """The offsets of all files, and those that are there more than once."""
-    pairs: dict[int, list[Pair]] = {}
-    for file in files:
-        for partition, ranges in file.once.partitions.items():
-            pairs.setdefault(partition, []).extend(ranges)
-    once = OffsetRanges.of(pairs)
-    if once.count == sum(file.records for file in files):
-        return once, EMPTY
-    before, repeated = EMPTY, EMPTY
-    for file in files:
-        repeated = repeated.union(file.repeated).union(before.intersect(file.once))
-        before = before.union(file.once)
-    return once, repeated
+def _holds_any(table: Table, file: DataFile, offsets: dict[int, Bitmap]) -> bool:
+    held = count_offsets(table, [file])
+    return any(held[number].present & of_partition for number, of_partition in offsets.items())

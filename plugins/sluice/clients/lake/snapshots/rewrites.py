@@ -12,11 +12,12 @@ from pyiceberg.types import BinaryType
 from sluice.clients.lake.commits import Head, ancestors, is_of_sluice, sequence_since, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading.files import OFFSET, PARTITION
+from sluice.clients.lake.snapshots import exchanged_offsets
 from sluice.clients.lake.snapshots.digest import digest_of
-from sluice.clients.lake.snapshots.exchanged_offsets import FileOffsets, differences
 from sluice.clients.lake.snapshots.table_diff import between
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
+from sluice.core.tables.rewrites import file_names_digest
 from sluice.core.tables.storage import REWRITE_ID, FileSetDigest, Rewrite
 
 OFFSETS = (PARTITION, OFFSET)
@@ -68,18 +69,19 @@ def since(
 
 def compared_by_offsets(table: Table, snapshot: Snapshot) -> Rewrite:
     """A snapshot, with the offsets of the files that it removed compared one by one with those that it added;
-    a digest could agree by chance, and names no row. Reads these two columns of each of the files, one file
-    at a time, unless the snapshot has row-level deletes. Raises as :func:`~.table_diff.read`."""
+    a digest could agree by chance, and names no row. Reads these two columns of each of the files, unless the
+    snapshot has row-level deletes. Raises as :func:`~.table_diff.read`."""
     removed, added, has_deletes = exchanged(table, snapshot)
     sides = ([], []) if has_deletes else (removed, added)
-    old, new = ([FileOffsets.of(table, one) for one in side] for side in sides)
+    before, after, differences = exchanged_offsets.compared(table, *sides)
     return _described(
         table,
         snapshot,
-        FileSetDigest(len(removed), sum(one.records for one in old), 0),
-        FileSetDigest(len(added), sum(one.records for one in new), 0),
+        FileSetDigest(len(removed), before, 0),
+        FileSetDigest(len(added), after, 0),
         has_deletes=has_deletes,
-        offsets=tuple(differences(old, new)),
+        offsets=differences,
+        names=_names(removed, added),
     )
 
 
@@ -129,7 +131,12 @@ def compared(table: Table, snapshot: Snapshot, columns: Sequence[str]) -> Rewrit
     """A snapshot, with the rows of the files that it removed and added compared by digests of ``columns``."""
     removed, added, has_deletes = exchanged(table, snapshot)
     sides = digest_of(table, removed, columns), digest_of(table, added, columns)
-    return _described(table, snapshot, *sides, has_deletes=has_deletes)
+    names = _names(removed, added)
+    return _described(table, snapshot, *sides, has_deletes=has_deletes, names=names)
+
+
+def _names(removed: Sequence[DataFile], added: Sequence[DataFile]) -> str:
+    return file_names_digest((one.file_path for one in removed), (one.file_path for one in added))
 
 
 def _described(
@@ -139,6 +146,7 @@ def _described(
     added: FileSetDigest,
     *,
     has_deletes: bool,
+    names: str,
     offsets: tuple[str, ...] | None = None,
 ) -> Rewrite:
     return Rewrite(
@@ -151,6 +159,7 @@ def _described(
         has_deletes=has_deletes,
         id=rewrite_of(snapshot),
         offsets=offsets,
+        names=names,
     )
 
 

@@ -6,7 +6,6 @@ import struct
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
@@ -20,6 +19,7 @@ from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
+from sluice.core.offsets.counts import Counts
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.file_removal import MISSING_FIX
 from sluice.core.tables.storage import REWRITE_ID
@@ -113,11 +113,11 @@ def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> dict[str, AddedFile]
     return found
 
 
-def read_columns(
+def count_offsets(
     table: Table, data_files: Iterable[DataFile], rows: BooleanExpression = ALWAYS
-) -> dict[int, Any]:
-    """Partition -> all offsets of ``rows`` in these files, repeated ones too. Raises as :func:`read`."""
-    return files.offsets_in(read(table, data_files, rows, (files.PARTITION, files.OFFSET)))
+) -> Counts[int]:
+    """The offsets of ``rows`` in these files, by partition. Raises as :func:`read`."""
+    return files.counted_offsets(read(table, data_files, rows, (files.PARTITION, files.OFFSET)))
 
 
 def read(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from sluice.clients.lake.commits import ancestors
 from sluice.clients.lake.reading.files import OFFSET
 from sluice.clients.lake.snapshots import exchanged_offsets
 from sluice.core.findings import FindingName
+from sluice.core.offsets.counts import Counts
 from sluice.core.tables.rewrites import id_of_foreign
 from sluice.ledger.keys import rewrite_key
 from tests.support import foreign
@@ -62,13 +63,14 @@ def test_of_a_rewrite_only_the_files_that_it_exchanged_are_read_and_the_stream_g
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = list[str]()
-    of = exchanged_offsets.FileOffsets.of
+    count = exchanged_offsets.count_offsets
 
-    def noted(table: Table, file: DataFile) -> exchanged_offsets.FileOffsets:
-        read.append(file.file_path)
-        return of(table, file)
+    def noted(table: Table, files: Iterable[DataFile]) -> Counts[int]:
+        named = list(files)
+        read.extend(one.file_path for one in named)
+        return count(table, named)
 
-    monkeypatch.setattr(exchanged_offsets.FileOffsets, "of", noted)
+    monkeypatch.setattr(exchanged_offsets, "count_offsets", noted)
     rewrite(world, where=f"{OFFSET} >= 8")
     rewrite(world, where=f"{OFFSET} >= 8")
     world.batch()

@@ -38,7 +38,7 @@ from pyiceberg.expressions import (
 from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import FileScanTask, Table
-from pyiceberg.types import LongType, StringType
+from pyiceberg.types import BinaryType, ListType, LongType, NestedField, StringType
 from pyroaring import BitMap
 
 from sluice.clients.lake.reading import data_files, files
@@ -301,3 +301,35 @@ def test_a_default_for_files_without_the_column_is_not_ignored(table: Table) -> 
     schema = table.schema().model_copy(update={"fields": (field, *table.schema().fields[1:])})
     with pytest.raises(NotImplementedError, match="'n' has a default value"):
         list(data_files.read(table, files.committed_since(table, 0), schema, ALL))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "mb"),
+    [
+        ([{1: 1 << 20, 2: 1 << 30}], data_files.MIN_MEMORY_MB + 4),
+        ([{1: 1 << 20}, {1: 10 << 20}, {}], data_files.MIN_MEMORY_MB + 40),
+        ([{1: 1 << 40}], data_files.MAX_MEMORY_MB),
+        ([{1: 1}, None], data_files.MAX_MEMORY_MB),
+        ([], data_files.MIN_MEMORY_MB),
+    ],
+    ids=["only its columns", "the largest file", "no more than", "unknown sizes", "no file"],
+)
+def test_memory_is_bounded_by_the_columns_that_are_read(sizes: list[dict[int, int] | None], mb: int) -> None:
+    listed: Any = [DataFile.from_args(column_sizes=one) for one in sizes]
+    assert data_files.memory_mb(listed, [NestedField(1, "n", LongType())]) == mb
+
+
+def test_memory_of_nested_columns_is_not_computed() -> None:
+    nested = NestedField(1, "n", ListType(2, LongType()))
+    assert (
+        data_files.memory_mb([DataFile.from_args(column_sizes={2: 1})], [nested]) == data_files.MAX_MEMORY_MB
+    )
+
+
+@pytest.mark.parametrize(("size", "is_short"), [(640, True), (641, False)])
+@pytest.mark.parametrize("kind", [StringType(), BinaryType()])
+def test_long_texts_get_all_memory(kind: Any, size: int, is_short: bool) -> None:
+    """Ten rows, with at most 64 bytes each."""
+    file = DataFile.from_args(column_sizes={1: size, 2: 9999}, record_count=10)
+    mb = data_files.memory_mb([file], [NestedField(1, "n", kind), NestedField(2, "m", LongType())])
+    assert mb == (data_files.MIN_MEMORY_MB if is_short else data_files.MAX_MEMORY_MB)
