@@ -159,7 +159,7 @@ def test_java_s_keystore_is_kept_as_new_as_the_files(tmp_path: Path, monkeypatch
 @pytest.mark.parametrize(
     ("keys", "said"),
     [
-        ({"ssl_ca_location": "/none.pem"}, "ssl_ca_location: /none.pem cannot be used (No such file"),
+        ({"ssl_ca_location": "/none.pem"}, "ssl_ca_location: CA /none.pem cannot be used (No such file"),
         ({"ssl_key_password": "wrong"}, "cannot be used ("),
         ({"ssl_key_location": ""}, "cannot be used ("),
     ],
