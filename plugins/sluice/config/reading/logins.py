@@ -25,7 +25,7 @@ def check_token_endpoint(section: object, where: str, url_key: str, id_key: str,
     The keys are the section's."""
     url = getattr(section, url_key)
     # Before any message shows it.
-    check_no_login(url, f"{where} {url_key}")
+    check_no_login(url, f"{where} {url_key}", f"{id_key} and {secret_key}")
     check_url(url, f"{where} {url_key}")
     if urlsplit(url).scheme == "http" and not is_loopback(urlsplit(url).hostname or ""):
         raise ConfigError(

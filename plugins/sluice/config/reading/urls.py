@@ -24,10 +24,11 @@ def check_url(url: str, where: str) -> None:
         )
 
 
-def check_no_login(url: str, where: str) -> None:
-    """Raises ConfigError, which does not show the address; before any other message does."""
+def check_no_login(url: str, where: str, keys: str = "keys of its own") -> None:
+    """Raises ConfigError, which does not show the address; before any other message does. ``keys``: what a
+    login is written as."""
     if "@" in url:
-        raise ConfigError(f"{where} has a login in it. Fix: write it as keys of its own")
+        raise ConfigError(f"{where} has a login in it. Fix: write it as {keys}")
 
 
 def check_encrypted(url: str, where: str, danger: str = LOGIN_SHOWN) -> None:

@@ -70,5 +70,5 @@ def test_a_ca_that_cannot_be_used_is_named(tmp_path: Path, content: str | None, 
     path = tmp_path / "ca.pem"
     if content is not None:
         path.write_text(content)
-    with raising(S3LoginRefused, f"[s3] ca_location: {path} cannot be used (", message, "Fix: put"):
+    with raising(S3LoginRefused, f"[s3] ca_location: CA {path} cannot be used (", message, "Fix: put"):
         log_in(session("local[2]"), on(replace(FIXED, ca_location=str(path))))
