@@ -17,9 +17,15 @@ from tests.k8s.world import CONTROLLERS, NAMESPACE, World, ignoring_404
 from tests.support.services import Services
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Not in the fixture: what is compiled at first takes longer than a test may."""
+    needed = any("control_plane" in getattr(item, "fixturenames", ()) for item in session.items)
+    if needed and not session.config.option.collectonly:
+        artifacts.ensure(artifacts.kubernetes(), *artifacts.strimzi(), artifacts.spark_operator())
+
+
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    artifacts.ensure(artifacts.kubernetes(), *artifacts.strimzi(), artifacts.spark_operator())
     found = ControlPlane(tmp_path_factory.mktemp("control-plane"))
     try:
         found.up()
