@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 E = TypeVar("E", bound=BaseException)
+T = TypeVar("T")
 
 
 @contextmanager
@@ -36,3 +38,14 @@ def in_time(call: Callable[[], object], seconds: float) -> BaseException | None:
     thread.join(seconds)
     assert not thread.is_alive(), f"it waits for longer than {seconds:g} s"
     return failure[0] if failure else None
+
+
+def once_mended(call: Callable[[], T], refused: type[Exception], seconds: float = 20) -> T:
+    """What it gives: after a refusal a login is asked for again some moments later."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            return call()
+        except refused:
+            assert time.monotonic() < until, "it is refused still"
+            time.sleep(0.1)

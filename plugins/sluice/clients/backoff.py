@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from random import random
+
+from sluice.core.http_dates import http_date
 
 FIRST_SECONDS, MOST_SECONDS = 1.0, 30.0
 # A server may ask for more patience than that, but not for any.
@@ -45,8 +46,5 @@ def seconds_asked(header: str) -> float:
     """What a header Retry-After says (RFC 9110, 10.2.3); 0 if it cannot be read."""
     if header.strip().isdecimal():
         return float(header)
-    try:
-        at = parsedate_to_datetime(header)
-        return max(0.0, (at - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return 0.0
+    at = http_date(header)
+    return max(0.0, (at - datetime.now(UTC)).total_seconds()) if at else 0.0

@@ -8,6 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
+from sluice.clients.polling import wait_for
 from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.login import credentials, java
 from sluice.clients.s3.login.endpoint import PATH, endpoint
@@ -43,10 +44,18 @@ def test_the_endpoint_says_why_it_gives_none(
     monkeypatch.setattr(credentials, "_asking", lambda s3: ask)
     s3 = S3(role_arn=f"arn:aws:iam::123456789012:role/{status}")
     found = endpoint(s3)
-    answers = [httpx.get(f"{found.address}{PATH}", headers={"Authorization": found.token}) for _ in range(2)]
-    assert [answer.status_code for answer in answers] == [status, 200]
-    assert answers[0].json()["message"] == f"{failure.code} {failure}"
-    assert answers[1].json() == {
+
+    def asked() -> httpx.Response:
+        return httpx.get(f"{found.address}{PATH}", headers={"Authorization": found.token})
+
+    answer = asked()
+    assert answer.status_code == status
+    assert answer.json()["message"] == f"{failure.code} {failure}"
+    # It is not asked for again at once.
+    assert asked().status_code == status
+    assert failures == []
+    mended = wait_for(asked, 20, 0.1, lambda answer: answer.status_code == 200)
+    assert mended.json() == {
         "AccessKeyId": "k",
         "SecretAccessKey": "s",
         "Token": "t",
