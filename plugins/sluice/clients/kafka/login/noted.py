@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from sluice.clients.kafka.errors import LOST, is_denied, translated
+from sluice.clients.kafka.errors import LOST, MISSING_RIGHT, is_denied, translated
 from sluice.clients.kafka.login.properties import login_remark
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.errors import ClientError
@@ -115,7 +115,10 @@ class Watched(Consumer):
             try:
                 found = ask(min(part, left))
             except KafkaException as error:
-                self.poll(0)
+                self._listen()
+                denied = self.noted.refused
+                if denied is not None and denied.code() in MISSING_RIGHT:
+                    raise KafkaException(denied) from error
                 self.check_login(what)
                 if error.args[0].code() not in _WAITS or left <= part:
                     raise
@@ -123,3 +126,12 @@ class Watched(Consumer):
             else:
                 self.noted.answered()
                 return found
+
+    def _listen(self) -> None:
+        """Let librdkafka call back; not while it may have records, of which one would be lost here. A right
+        at a group that is missing comes as an event."""
+        if self.assignment():
+            return
+        event = self.poll(0)
+        if event is not None and (error := event.error()) is not None:
+            self.noted(error)
