@@ -40,7 +40,7 @@ def in_time(call: Callable[[], object], seconds: float) -> BaseException | None:
     return failure[0] if failure else None
 
 
-def once_mended(call: Callable[[], T], refused: type[Exception], seconds: float = 20) -> T:
+def once_corrected(call: Callable[[], T], refused: type[Exception], seconds: float = 20) -> T:
     """What it gives: after a refusal a login is asked for again some moments later."""
     until = time.monotonic() + seconds
     while True:

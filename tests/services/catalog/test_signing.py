@@ -18,7 +18,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from spark_jobs.common.lake import expected_refs
 from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy, refusal
-from tests.support.raising import once_mended, raising
+from tests.support.raising import once_corrected, raising
 from tests.support.signature_gate import REGION, SERVICE, SignatureGate
 
 KEY, SECRET = "AKIAEXAMPLE", "right-secret"
@@ -184,5 +184,5 @@ def test_without_declared_keys_those_of_the_default_chain_sign(
         server.pointers(**own)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
-    assert once_mended(lambda: server.pointers(**own), S3LoginRefused).find("raw.t") is None
+    assert once_corrected(lambda: server.pointers(**own), S3LoginRefused).find("raw.t") is None
     assert {key for key, _, _ in server.gate.let_in} == {KEY}

@@ -54,8 +54,8 @@ def test_the_endpoint_says_why_it_gives_none(
     # It is not asked for again at once.
     assert asked().status_code == status
     assert failures == []
-    mended = wait_for(asked, 20, 0.1, lambda answer: answer.status_code == 200)
-    assert mended.json() == {
+    given = wait_for(asked, 20, 0.1, lambda answer: answer.status_code == 200)
+    assert given.json() == {
         "AccessKeyId": "k",
         "SecretAccessKey": "s",
         "Token": "t",

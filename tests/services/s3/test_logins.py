@@ -28,7 +28,7 @@ from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
 from tests.support.catalog_proxy import CatalogProxy
-from tests.support.raising import once_mended, raising
+from tests.support.raising import once_corrected, raising
 from tests.support.s3_logins import KEY, USER, USER_SECRET, LoginMinio
 
 NO_LOGIN = "/no/such/file"
@@ -194,7 +194,7 @@ def test_a_token_that_is_renewed_is_read_again(store: LoginMinio, tmp_path: Path
     with raising(S3LoginRefused, "STS answered", "Token is expired", "Fix: let what writes the token's file"):
         client.list_objects_v2(Bucket=WAREHOUSE)
     store.renew(token, 60)
-    once_mended(lambda: client.list_objects_v2(Bucket=WAREHOUSE), S3LoginRefused)
+    once_corrected(lambda: client.list_objects_v2(Bucket=WAREHOUSE), S3LoginRefused)
     last = login(s3).ends
     assert last is not None
     assert first < datetime.now(UTC) < last
