@@ -42,9 +42,11 @@ class Backoff:
         self._failures, self._until = 0, 0.0
 
 
-def seconds_asked(header: str) -> float:
-    """What a header Retry-After says (RFC 9110, 10.2.3); 0 if it cannot be read."""
-    if header.strip().isdecimal():
-        return float(header)
-    at = http_date(header)
-    return max(0.0, (at - datetime.now(UTC)).total_seconds()) if at else 0.0
+def seconds_asked(header: str | None, today: datetime | None = None) -> float:
+    """What a header Retry-After says, a number or a date (RFC 9110, 10.2.3); 0 if it is missing or cannot be
+    read. ``today``: what a date is compared with; None: this machine's clock."""
+    text = (header or "").strip()
+    if text.isascii() and text.isdigit():
+        return float(text[:9])
+    at = http_date(text)
+    return max(0.0, (at - (today or datetime.now(UTC))).total_seconds()) if at else 0.0

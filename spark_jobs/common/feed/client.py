@@ -11,15 +11,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import cast
 
 import httpx
 from httpx_sse import EventSource
 
+from sluice.clients.backoff import seconds_asked
 from sluice.config.sections.feed import Feed
 from sluice.core.error_codes import ErrorCode
-from sluice.core.http_dates import http_date
 from spark_jobs.common.feed.redirects import open_feed
 
 log = logging.getLogger(__name__)
@@ -111,17 +110,6 @@ def delay(failures: int, jitter: float, requested: float = 0.0) -> float:
     """
     spread = min(MAX_SECONDS, FIRST_SECONDS * 2 ** min(failures - 1, 30))
     return min(max(requested, 0.0), MAX_RETRY_AFTER_SECONDS) + jitter * spread
-
-
-def retry_after(header: str | None, now: datetime | None = None) -> float:
-    """The seconds of a Retry-After header, a number or an HTTP date; 0 if it is missing or invalid."""
-    if header is None:
-        return 0.0
-    text = header.strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:9])
-    at = http_date(text)
-    return max(0.0, (at - (now or datetime.now(UTC))).total_seconds()) if at else 0.0
 
 
 class EventsForgotten(Exception):
@@ -314,7 +302,7 @@ class _Refused(Exception):
     """A response with another status than 200."""
 
     def __init__(self, response: httpx.Response) -> None:
-        self.retry_after = retry_after(response.headers.get("retry-after"))
+        self.retry_after = seconds_asked(response.headers.get("retry-after"))
         body = ""
         deadline = time.monotonic() + _BODY_SECONDS
         # The body is only for the log; its errors change nothing.

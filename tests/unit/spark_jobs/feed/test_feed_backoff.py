@@ -6,7 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from spark_jobs.common.feed.client import MAX_RETRY_AFTER_SECONDS, MAX_SECONDS, delay, retry_after
+from sluice.clients.backoff import seconds_asked
+from spark_jobs.common.feed.client import MAX_RETRY_AFTER_SECONDS, MAX_SECONDS, delay
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 
@@ -46,4 +47,4 @@ def test_what_the_server_asks_for_comes_on_top(asked: float, waited: float) -> N
     ],
 )
 def test_retry_after_is_a_number_or_a_date(header: str | None, seconds: float) -> None:
-    assert retry_after(header, NOON) == seconds
+    assert seconds_asked(header, NOON) == seconds
