@@ -11,11 +11,15 @@ from typing import Any
 
 import pytest
 from airflow.sdk import CronDataIntervalTimetable
+from airflow.sdk.definitions._internal.dag_parsing_context import _airflow_parsing_context_manager
 
-from sluice.config import folders, streams
+from sluice.config import folders
+from sluice.config import streams as config_streams
+from sluice.config.stream import StreamSpec
 from tests.dags.conftest import DAGS
-from tests.support import rides
+from tests.support import declarations, rides
 from tests.support.declarations import OF_OTHERS as OTHERS
+from tests.support.declarations import DagFile
 
 Bag = Callable[[Path], Any]
 
@@ -47,7 +51,7 @@ def test_a_csv_stream_is_a_folder_with_two_files(bag_with: Bag, bag: Any, tmp_pa
     assert load.params.dump() == {**taxi.params.dump(), "source_prefix": "rides/"}
     assert "`raw.rides`" in load.doc_md
     assert [asset.uri for asset in load.get_task("emit_asset_event").outlets] == ["sluice://lake/raw/rides"]
-    spec = streams.load("rides")
+    spec = config_streams.load("rides")
     assert spec.folder == root / "rides"
     assert spec.schema_file.is_file()
 
@@ -122,3 +126,26 @@ def test_a_load_of_a_topic_of_others_provisions_and_produces_nothing(
     outlets = [asset.uri for asset in load.get_task("emit_asset_event").outlets]
     own = "sluice://lake/shop/orders"
     assert outlets == ([own, f"{own}/intervals"] if intervals else [own])
+
+
+def test_before_a_task_runs_only_its_own_streams_declaration_is_read(
+    dag_file: DagFile, streams: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Airflow names in the environment, for the file of `all_dags` too."""
+    read: list[str] = []
+    load = config_streams.load
+
+    def noted(name: str) -> StreamSpec:
+        read.append(name)
+        return load(name)
+
+    monkeypatch.setattr(config_streams, "load", noted)
+    for dag_id in sorted(declarations.ids("rides")):
+        with _airflow_parsing_context_manager(dag_id=dag_id, task_id="any"):
+            assert set(dag_file()) == declarations.ids("rides")
+    assert set(read) == {"rides"}
+    with _airflow_parsing_context_manager(dag_id="rides_of_nobody", task_id="any"):
+        assert set(dag_file()) == declarations.HEALTHY
+    declarations.make(streams, "rides", "name = 1")
+    with _airflow_parsing_context_manager(dag_id="rides_stream", task_id="consumer"):
+        assert set(dag_file()) == {"rides_stream"}
