@@ -91,6 +91,7 @@ def test_a_stale_writer_cannot_publish_and_a_lost_checkpoint_loses_nothing(rig: 
     rig.assert_batches()
 
 
+@pytest.mark.exhaustive
 def test_maintenance_that_moves_main_makes_the_writer_acquire_the_lease_again(rig: Rig) -> None:
     rig.wait_for_everything()
     epoch, pid = rig.epoch(), rig.status().pid
@@ -103,6 +104,7 @@ def test_maintenance_that_moves_main_makes_the_writer_acquire_the_lease_again(ri
     rig.assert_exact()
 
 
+@pytest.mark.exhaustive
 def test_a_power_cut(rig: Rig) -> None:
     rig.wait_for_everything()
     before = sorted(rig.record_offsets())
