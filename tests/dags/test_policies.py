@@ -71,6 +71,23 @@ def test_dags_are_described_tagged_and_bounded(bag: Any) -> None:
     assert not complaints(bag, lambda dag: isinstance(dag.dagrun_timeout, timedelta))
 
 
+def test_a_restart_passes_whatever_else_waits_for_a_slot(bag: Any) -> None:
+    kinds = ("maintenance", "reconciliation", "backfill", "load", "change", "stream")
+    weights = [
+        {
+            task.priority_weight
+            for dag_id, dag in bag.dags.items()
+            if dag_id.endswith(f"_{kind}")
+            for task in dag.tasks
+        }
+        for kind in kinds
+    ]
+    assert [len(of_kind) for of_kind in weights] == [1] * len(kinds)
+    ordered = [weight for (weight,) in weights]
+    assert ordered == sorted(set(ordered))
+    assert tasks(bag, lambda task: task.weight_rule == "absolute") == []
+
+
 def test_loads_may_overlap(bag: Any) -> None:
     loads = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_load")]
     assert loads

@@ -11,10 +11,14 @@ from typing import Any
 from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable
 
 from sluice.airflow import callbacks
-from sluice.notify.occasions import CONFIGURATION, SCHEDULED, STREAM, kind_of
+from sluice.notify.occasions import CONFIGURATION, MAINTENANCE, SCHEDULED, STREAM, kind_of
 
 # DAGs whose runs last minutes, and which check again.
 SUPERVISION = (STREAM, CONFIGURATION)
+# A DAG's kind -> priority of its tasks, where the executor has fewer slots than tasks wait. Absolute: Airflow
+# otherwise adds the weights of all tasks behind one, and a long DAG passes a short one.
+PRIORITIES = {STREAM: 100, CONFIGURATION: 100, "change": 50, "load": 20, "backfill": 10, MAINTENANCE: 1}
+OTHERS = 5
 # Per try: in the scheduler's and the executor's queues, and between two phases.
 QUEUED = timedelta(minutes=5)
 
@@ -42,6 +46,7 @@ def make_dag(
     its failures; None: no one's.
     """
     of_tasks, of_dag = _callbacks(dag_id, stream) if stream else ({}, {})
+    priority = PRIORITIES.get(kind_of(dag_id, stream or ""), OTHERS)
     with DAG(
         dag_id=dag_id,
         dag_display_name=label,
@@ -57,6 +62,8 @@ def make_dag(
             "retries": retries,
             "retry_delay": retry_delay,
             "execution_timeout": task_timeout,
+            "priority_weight": priority,
+            "weight_rule": "absolute",
             **of_tasks,
         },
         **of_dag,
