@@ -13,7 +13,7 @@ from local.stack.stack import wait_until
 from spark_jobs.common.sinks import fence as fence_module
 from spark_jobs.common.sinks.fence import Fence
 from spark_jobs.common.spark.failures import Fenced
-from tests.support.databases import Server, run
+from tests.support.databases import BOTH_SERVERS, Server, run
 from tests.support.raising import raising
 
 STREAM = "counts"
@@ -122,6 +122,7 @@ def test_an_epoch_that_is_issued_again_is_another_writers(connect: Connect) -> N
     assert written(connect) == [("lost", 10), ("again", 11)]
 
 
+@BOTH_SERVERS
 def test_two_writers_race_and_none_writes_after_its_successor(server: Server, connect: Connect) -> None:
     for race in range(3):
         run(server, "delete from written", "drop table if exists sluice_fence")

@@ -31,7 +31,7 @@ from spark_jobs.common.sinks import fence, jdbc
 from spark_jobs.common.sinks.base import SinkWriteFailed, Target
 from spark_jobs.common.sinks.jdbc import CHUNK_ROWS, JdbcSink
 from spark_jobs.common.spark.failures import Fenced
-from tests.support.databases import Postgres, Server, kill_within, run, while_dead
+from tests.support.databases import BOTH_SERVERS, Postgres, Server, kill_within, run, while_dead
 from tests.support.raising import raising
 from tests.support.services import Services
 
@@ -133,12 +133,6 @@ def behind_deletes(sink: JdbcSink, act: Callable[[], None]) -> None:
     sa.event.listen(sink.engine, "after_cursor_execute", after)
 
 
-# Where one database proves our code, and the other its errors once more.
-POSTGRESQL_FIRST = pytest.mark.parametrize(
-    "server", ["postgresql", pytest.param("mariadb", marks=pytest.mark.exhaustive)], indirect=True
-)
-
-
 class Never(threading.Event):
     """The stop of a sink that has nothing to wait for: what no waiting fixes is said at once."""
 
@@ -146,6 +140,7 @@ class Never(threading.Event):
         raise AssertionError("it is tried again")
 
 
+@BOTH_SERVERS
 def test_counts_are_put_in_place_of_older_ones_and_a_replayed_batch_changes_nothing(
     server: Server, opened: Open, frame: Frame
 ) -> None:
@@ -192,7 +187,6 @@ def test_a_whole_result_leaves_no_other_row(server: Server, opened: Open, frame:
     assert there(server) == {}
 
 
-@POSTGRESQL_FIRST
 def test_a_database_that_is_killed_behind_the_deletes_of_a_whole_result_has_all_or_nothing_of_it(
     server: Server, opened: Open, frame: Frame
 ) -> None:
@@ -223,6 +217,7 @@ def test_no_row_of_an_earlier_query_is_in_a_whole_result(server: Server, opened:
         sink.close()
 
 
+@BOTH_SERVERS
 def test_all_types_of_keys_come_back_as_they_were(spark: SparkSession, server: Server) -> None:
     types = {"name": "string", "day": "date", "whole": "int", "large": "bigint", "yes": "boolean"}
     types |= {"at": "timestamp", "local": "timestamp_ntz", "users": "bigint", "version": "bigint"}
@@ -256,7 +251,6 @@ def test_a_fenced_writer_writes_nothing(server: Server, opened: Open, frame: Fra
     assert there(server) == {"1": (2, 1)}
 
 
-@POSTGRESQL_FIRST
 def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doubles_nothing(
     server: Server,
     opened: Open,
@@ -283,7 +277,6 @@ def test_a_database_that_is_killed_between_batches_and_within_one_loses_and_doub
     assert there(server) == {f"{n:02}": (3, 2) for n in range(40)}
 
 
-@POSTGRESQL_FIRST
 def test_a_commit_whose_answer_was_lost_counts_once(
     server: Server, opened: Open, frame: Frame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -427,7 +420,6 @@ def test_a_lock_that_another_session_holds_is_waited_for(
     assert there(server) == {"1": (2, 1)}
 
 
-@POSTGRESQL_FIRST
 def test_a_full_disk_is_waited_for_and_nothing_of_the_batch_is_there_before(
     spark: SparkSession, server: Server, opened: Open
 ) -> None:
@@ -501,6 +493,7 @@ class disk:  # noqa: N801
         self.folder.rmdir()
 
 
+@BOTH_SERVERS
 def test_values_that_do_not_fit_are_refused_and_not_cut_off(
     spark: SparkSession, server: Server, opened: Open, frame: Frame
 ) -> None:
@@ -597,6 +590,7 @@ def test_one_connection_at_most(server: Server, opened: Open, frame: Frame) -> N
         assert connection.execute(sa.text(asked)).scalar_one() in ("UTC", "+00:00")
 
 
+@BOTH_SERVERS
 def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> None:
     database = server.database
     with raising(Missing, "sluice_fence"):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
+import pytest
 import sqlalchemy as sa
 
 from local.runtime.ports import HOST
@@ -17,6 +18,8 @@ from tests.support.mariadb import MariaDB
 from tests.support.services import Services
 
 Done = TypeVar("Done")
+# For what one database does otherwise than the other.
+BOTH_SERVERS = pytest.mark.parametrize("server", ["postgresql", "mariadb"], indirect=True)
 
 
 class Server(Protocol):
