@@ -218,6 +218,7 @@ def test_a_replayed_range_is_there_once_and_the_stream_goes_on_beside_it(stream:
     assert [summary["kind"] for summary in stream.summaries()][:3] == ["batch", "epoch-start", "change"]
 
 
+@pytest.mark.exhaustive
 def test_a_hole_is_filled_and_its_rows_count_as_loaded(stream: Changing) -> None:
     stream.send_rows(A, 0, [f"a{number}" for number in range(8)])
     stream.publish()
@@ -233,7 +234,11 @@ def test_a_hole_is_filled_and_its_rows_count_as_loaded(stream: Changing) -> None
     assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 8), (0, 9)]
 
 
-@pytest.mark.parametrize("stream", [(), ("truncate(1, text)",)], indirect=True)
+@pytest.mark.parametrize(
+    "stream",
+    [(), pytest.param(("truncate(1, text)",), marks=pytest.mark.exhaustive)],
+    indirect=True,
+)
 def test_a_source_is_reverted_and_redone(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.send_rows(B, 0, ["b0", "b1"])
@@ -337,6 +342,7 @@ def test_a_record_that_the_topic_has_lost_is_read_from_the_quarantine(headed: He
     assert "3 read from the quarantine" in said.message()
 
 
+@pytest.mark.exhaustive
 def test_a_lost_record_is_the_same_in_another_process_or_the_change_is_not_verified(
     headed: Headed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -359,6 +365,7 @@ def test_a_lost_record_is_the_same_in_another_process_or_the_change_is_not_verif
         assert recovered.differences(then, changed, offsets({0: (1, 2)}), recovered.RECORD) == 1
 
 
+@pytest.mark.exhaustive
 def test_a_lost_record_that_is_written_with_another_value_is_not_published(
     headed: Headed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -387,6 +394,7 @@ def test_a_record_that_neither_has_is_named(headed: Headed) -> None:
         headed.change(headed.plan("r1", Action.RETRY, rows_in=offsets({0: (0, 2)})))
 
 
+@pytest.mark.exhaustive
 def test_records_that_would_be_rejected_now_are_not_taken_out(stream: Changing) -> None:
     stream.is_fixed = True
     stream.send_rows(A, 0, ["a0", "bad1", "a2"])
@@ -400,6 +408,7 @@ def test_records_that_would_be_rejected_now_are_not_taken_out(stream: Changing) 
     assert not stream.state().changes.count
 
 
+@pytest.mark.exhaustive
 def test_lost_records_that_are_rejected_now_are_in_quarantine(stream: Changing) -> None:
     stream.is_fixed = True
     stream.send_rows(A, 0, ["a0", "bad1", "a2"])
@@ -412,6 +421,7 @@ def test_lost_records_that_are_rejected_now_are_in_quarantine(stream: Changing) 
     assert stream.state().rejected.count == 1
 
 
+@pytest.mark.exhaustive
 def test_a_row_that_is_elsewhere_already_is_rejected(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.send_rows(A, 0, ["a1"], first=1)
@@ -471,6 +481,7 @@ def test_a_load_of_which_all_is_withheld_is_reverted_so_that_its_file_can_be_loa
     assert ChangeResult.at(changes.removed_address, read).reverted_sources == {B}
 
 
+@pytest.mark.exhaustive
 def test_malformed_records_are_told_from_those_that_are_rejected_on_purpose(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "bad1", "a2"])
     stream.send_rows(B, 0, ["b0", "b1"], mark=WITHHELD_MARK)
@@ -519,6 +530,7 @@ def test_withheld_records_stay_withheld_when_they_are_replayed_or_tried_again(st
     assert sorted(stream.texts().values()) == ["a0", "a1", "a2"]
 
 
+@pytest.mark.exhaustive
 def test_a_change_is_gone_after_both_tables_were_restored_to_before_it(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.send_rows(B, 0, ["b0", "bad1"], mark=WITHHELD_MARK)
@@ -543,6 +555,7 @@ def test_a_change_is_gone_after_both_tables_were_restored_to_before_it(stream: C
     assert stream.quarantined() == [*rejected[1:], (1, 1, "it is bad")]
 
 
+@pytest.mark.exhaustive
 def test_a_source_is_not_closed_any_more_after_a_restore_to_before_its_change(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -810,6 +823,7 @@ def test_a_change_that_never_comes_first_says_to_stop_the_stream(
         stream.change(stream.plan("r1", Action.REPLAY, **again({0: (0, 1)})))
 
 
+@pytest.mark.exhaustive
 def test_a_published_change_that_neither_a_snapshot_nor_the_newest_names_is_not_made_again(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -855,6 +869,7 @@ def test_of_two_changes_at_once_one_is_made(stream: Changing) -> None:
     assert stream.state().changes.newest == ("r2",)
 
 
+@pytest.mark.exhaustive
 def test_a_copy_that_the_stream_publishes_meanwhile_is_not_doubled(stream: Changing) -> None:
     stream.send_rows(A, 0, ["bad0", "a1"])
     stream.publish()
@@ -871,6 +886,7 @@ def test_a_copy_that_the_stream_publishes_meanwhile_is_not_doubled(stream: Chang
     assert [(p, o) for p, o, _ in stream.quarantined()] == [(0, 0)]
 
 
+@pytest.mark.exhaustive
 def test_rows_of_a_reverted_source_that_come_meanwhile_go_too(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0"])
     stream.send_rows(B, 0, ["b0", "b1"])
@@ -885,6 +901,7 @@ def test_rows_of_a_reverted_source_that_come_meanwhile_go_too(stream: Changing) 
     assert changing_removed(stream) == offsets({0: (1, 4)})
 
 
+@pytest.mark.exhaustive
 def test_the_quarantine_is_not_compacted_while_a_change_is_staged_there(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -982,6 +999,7 @@ def test_an_attempt_that_was_suspended_before_its_publish_does_not_alter_the_res
     assert stream.result("r1").removed == plan.rows_out
 
 
+@pytest.mark.exhaustive
 def test_of_a_source_that_was_sent_in_part_and_replaced_no_later_row_is_published(stream: Changing) -> None:
     """Its producer was believed dead, and sends the rest after the change."""
     stream.send_rows(A, 0, ["a0", "a1", "a2"])

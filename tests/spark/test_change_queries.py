@@ -54,6 +54,7 @@ def ended(running: list[StreamingQueryRun]) -> list[Exception]:
 
 
 @pytest.mark.parametrize("is_running", [True, pytest.param(False, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_windows_are_counted_again_without_the_rows_that_went(make: Make, is_running: bool) -> None:
     queried = make(windows=WINDOWS, zipcodes=ZIPCODES)
     running = queried.own()

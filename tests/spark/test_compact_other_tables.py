@@ -77,6 +77,7 @@ def rewrites(stream: Stream, table: str) -> list[tuple[list[str], int, int]]:
     ]
 
 
+@pytest.mark.exhaustive
 def test_a_backlog_is_rewritten_in_parts(
     spark: SparkSession, stream: Stream, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -135,6 +136,7 @@ def ordered(spark: SparkSession, columns: str, *rows: dict[str, Any]) -> DataFra
     return texts.select(F.from_json("row", columns).alias("row")).select("row.*")
 
 
+@pytest.mark.exhaustive
 def test_rows_without_offsets_are_compared_as_often_as_they_are(spark: SparkSession) -> None:
     columns = "_kafka_offset BIGINT, text STRING, others MAP<STRING, STRING>"
     a, b = (None, "a", {"x": "1", "y": "2"}), (None, "b", None)
@@ -177,6 +179,7 @@ def test_maps_inside_other_values_are_compared_in_any_order(spark: SparkSession)
     assert "2 rows are missing" in compare(before, other, ()).message()
 
 
+@pytest.mark.exhaustive
 def test_snapshots_that_expire_during_a_rewrite_do_not_stop_it(
     spark: SparkSession, stream: Stream, table: str
 ) -> None:
@@ -244,6 +247,7 @@ def test_manifests_whose_commit_gets_no_answer_do_not_take_back_what_is_publishe
     assert sorted(row[0] for row in numbers) == [1, 2, 3]
 
 
+@pytest.mark.exhaustive
 def test_a_rewrite_that_is_raced_too_often_is_a_conflict(spark: SparkSession, table: str) -> None:
     for number in range(5):
         append(spark, table, number)

@@ -35,7 +35,9 @@ _numbers = count()
 
 
 # By a decoder, or by the stream's own function in PySpark.
-OWN = pytest.mark.parametrize("is_own", [False, True], ids=["decoder", "own"])
+OWN = pytest.mark.parametrize(
+    "is_own", [False, pytest.param(True, marks=pytest.mark.exhaustive)], ids=["decoder", "own"]
+)
 
 
 @pytest.fixture
@@ -95,7 +97,7 @@ def test_a_partition_of_the_table_is_one_file_sorted_by_its_column(
     partitioned.assert_exact(6)
 
 
-@OWN
+@pytest.mark.parametrize("is_own", [False, True], ids=["decoder", "own"])
 def test_a_topic_with_transactions_is_published_without_what_was_aborted(direct: Stream) -> None:
     direct.send_transactions()
     writer = direct.writer()

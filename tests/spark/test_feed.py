@@ -335,6 +335,7 @@ def test_it_sends_heartbeats_while_its_source_is_away(feed: Feed) -> None:
 
 # Longer than the client's own timeouts, and shorter.
 @pytest.mark.parametrize("down_seconds", [0.5, pytest.param(12.0, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
 def test_it_waits_while_kafka_stands_still_and_while_it_is_down(
     feed: Feed, services: Services, down_seconds: float
 ) -> None:

@@ -65,6 +65,7 @@ def test_all_rows_are_counted_and_late_ones_from_the_second_batch_on(make: Make)
     assert_exact(queried)
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_is_published_before_the_first_one_is_read_by_the_second(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,6 +128,7 @@ def failing(moment: str, together: threading.Barrier | None = None) -> Any:
     return fail
 
 
+@pytest.mark.exhaustive
 def test_a_rebuild_reads_rows_of_expired_snapshots(make: Make) -> None:
     queried = make(**BOTH)
     queried.put([hit(0)])
@@ -187,6 +189,7 @@ def test_a_batch_that_ran_over_rows_of_a_restored_catalog_is_rebuilt(make: Make,
     assert_exact(queried)
 
 
+@pytest.mark.exhaustive
 def test_a_preview_shows_rows_of_expired_snapshots(make: Make) -> None:
     queried = make(zipcodes=ZIPCODES)
     five_batches(queried)
@@ -218,6 +221,7 @@ def test_a_query_that_begins_behind_a_compaction_counts_every_row_once(make: Mak
     assert_exact(queried)
 
 
+@pytest.mark.exhaustive
 def test_files_that_another_program_removed_are_not_counted_again(make: Make, spark: SparkSession) -> None:
     """Their entries stay in manifests, also of later snapshots, until the manifests are rewritten."""
     queried = compacted(make(**BOTH))
@@ -238,6 +242,7 @@ def test_files_that_another_program_removed_are_not_counted_again(make: Make, sp
     assert_exact(queried)
 
 
+@pytest.mark.exhaustive
 def test_late_rows_and_states_survive_a_compaction_of_their_table(make: Make) -> None:
     """Nothing is rebuilt: the writer acquires the lease again, and the batch in flight runs again."""
     queried = make(windows=WINDOWS)

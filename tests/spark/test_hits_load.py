@@ -216,6 +216,7 @@ def test_other_partitions_than_the_tables_are_refused(stream: Hits) -> None:
             tables.ensure(stream.spark, replace(stream.spec, partition_by=[wrong]), stream.struct)
 
 
+@pytest.mark.exhaustive
 def test_a_hit_that_the_topic_does_not_take_is_quarantined_and_leaves_the_others_their_numbers(
     stream: Hits, services: Services
 ) -> None:

@@ -246,6 +246,7 @@ def test_a_rebuild_and_the_recount_come_to_the_same(queried: Queried) -> None:
     assert sum(found.values()) == 12
 
 
+@pytest.mark.exhaustive
 def test_a_query_goes_on_behind_a_compaction(queried: Queried) -> None:
     """A batch over compacted files would count their rows twice."""
     running = queried.own()

@@ -102,6 +102,7 @@ def test_sinks_hold_what_the_lake_holds_whichever_fails_when(make: Make, moments
     assert sum(hits for (hits,) in queried.sinks["zipcodes"][0].results.values()) == 30 * len(moments)
 
 
+@pytest.mark.exhaustive
 def test_a_hit_that_is_late_by_exactly_the_watermark_is_kept_apart(make: Make) -> None:
     queried = make(windows=WINDOWS)
     running = queried.own()
@@ -143,6 +144,7 @@ def test_a_hit_dated_20_hours_ahead_makes_no_other_late(make: Make) -> None:
     assert sum(report.early for report in reports) == 2, "as Spark's progress says"
 
 
+@pytest.mark.exhaustive
 def test_early_rows_are_counted_again_with_all_others(make: Make) -> None:
     queried = make(windows=WINDOWS)
     running = queried.own()
@@ -203,6 +205,7 @@ def test_a_sink_that_lost_what_it_had_is_filled_again(make: Make) -> None:
     )
 
 
+@pytest.mark.exhaustive
 def test_a_sink_one_batch_ahead_of_a_restored_catalog_is_filled_again(make: Make) -> None:
     """Its batch is planned up to a snapshot that is lost: Spark would repeat it, and fail, for ever."""
     queried = make(windows=WINDOWS)
@@ -224,6 +227,7 @@ def test_a_sink_one_batch_ahead_of_a_restored_catalog_is_filled_again(make: Make
     assert sink.results == other.results == queried.counted("windows", base)
 
 
+@pytest.mark.exhaustive
 def test_rows_go_on_behind_a_writers_end_each_once(make: Make) -> None:
     queried = make(rows=ROWS)
     (sink,) = queried.sinks["rows"]

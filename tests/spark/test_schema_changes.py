@@ -386,6 +386,7 @@ def test_bytes_that_name_another_topics_schema_change_no_table(orders: Orders) -
     assert list(orders.quarantined()) == [(0, 0)]
 
 
+@pytest.mark.exhaustive
 def test_the_offsets_of_each_version_survive_a_failed_publish_and_the_expiry_of_snapshots(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -542,6 +543,7 @@ def test_a_change_fills_columns_that_came_after_its_records_and_while_it_was_mad
 
 
 @pytest.mark.parametrize("orders", [("quarantine", ("number",))], indirect=True)
+@pytest.mark.exhaustive
 def test_the_column_of_a_partition_becomes_wider_in_batches_of_many_tasks(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
