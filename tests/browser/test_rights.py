@@ -160,6 +160,7 @@ def test_roles_see_all_streams(fab: Airflow, open_page: OpenPage, user: str) -> 
     browsers.screenshot(page, f"rights-{user}")
 
 
+@pytest.mark.exhaustive
 def test_who_lacks_one_stream_sees_the_others(fab: Airflow, open_page: OpenPage) -> None:
     page = logged_in(open_page, fab, "all-but-one")
     page.get_by_role("link", name="Streams").click()
@@ -199,6 +200,7 @@ def test_who_may_read_no_stream_is_told_so(fab: Airflow, open_page: OpenPage) ->
     browsers.screenshot(page, "rights-no-stream")
 
 
+@pytest.mark.exhaustive
 def test_a_viewer_as_shipped_has_no_link_and_reaches_the_page_by_its_address(
     fab: Airflow, open_page: OpenPage
 ) -> None:

@@ -11,6 +11,7 @@ from tests.integration.rig import Rig
 from tests.integration.supervision import open_transaction, supervise
 
 
+@pytest.mark.exhaustive
 def test_a_consumer_killed_between_stage_and_publish_is_restarted_by_the_runtime_and_nothing_is_lost(
     rig: Rig,
 ) -> None:

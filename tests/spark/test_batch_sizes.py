@@ -102,6 +102,7 @@ class Declared(Stream):
         return other
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("name", "make"),
     [

@@ -141,6 +141,7 @@ def test_a_rebuild_reads_rows_of_expired_snapshots(make: Make) -> None:
     assert_exact(queried)
 
 
+@pytest.mark.exhaustive
 def test_a_query_that_was_stopped_until_its_snapshot_expired_is_rebuilt(
     make: Make, caplog: pytest.LogCaptureFixture
 ) -> None:

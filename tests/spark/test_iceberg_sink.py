@@ -229,6 +229,7 @@ def queried(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator
     made.stop()
 
 
+@pytest.mark.exhaustive
 def test_a_rebuild_and_the_recount_come_to_the_same(queried: Queried) -> None:
     """Rows of other values of ``where`` are counted nowhere, not even as late."""
     running = queried.own()

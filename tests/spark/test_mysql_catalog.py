@@ -55,6 +55,7 @@ def through(stream: Stream, port: int) -> None:
     stream.spark._jsparkSession.sessionState().catalogManager().reset()
 
 
+@pytest.mark.exhaustive
 @ON_MYSQL
 def test_batches_are_published_also_when_an_answer_is_lost_and_the_server_was_away(
     stream: Stream, front: MysqlFront

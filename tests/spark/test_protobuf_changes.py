@@ -289,6 +289,7 @@ def test_a_stream_that_stops_publishes_nothing_of_the_batch(orders: Orders) -> N
     assert (orders.quarantined(), orders.columns()) == ({}, columns)
 
 
+@pytest.mark.exhaustive
 def test_changes_fill_columns_that_came_after_their_records(orders: Orders) -> None:
     following = orders.spec
     assert following.records is not None

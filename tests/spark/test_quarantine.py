@@ -183,6 +183,7 @@ def test_of_two_producers_of_a_source_one_quarantines_its_row(
     assert branches(stream) == [MAIN]
 
 
+@pytest.mark.exhaustive
 def test_a_producer_that_was_suspended_for_hours_publishes_nothing_and_the_next_removes_its_branch(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -221,6 +222,7 @@ def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
     assert quarantined(stream) == [1]
 
 
+@pytest.mark.exhaustive
 def test_a_stream_that_was_restored_alone_quarantines_each_record_once(stream: Stream) -> None:
     send(stream, b"good", b"bad")
     stream.run(picky(stream)).query.stop()
@@ -236,6 +238,7 @@ def test_a_stream_that_was_restored_alone_quarantines_each_record_once(stream: S
     assert (published(stream), quarantined(stream)) == ([0, 3], [1, 2])
 
 
+@pytest.mark.exhaustive
 def test_a_quarantine_that_was_restored_alone_is_named(stream: Stream) -> None:
     send(stream, b"bad")
     stream.run(picky(stream)).query.stop()
@@ -252,6 +255,7 @@ def test_a_quarantine_that_was_restored_alone_is_named(stream: Stream) -> None:
         stream.writer().acquire()
 
 
+@pytest.mark.exhaustive
 def test_a_quarantine_of_another_history_is_named(stream: Stream) -> None:
     send(stream, b"good", b"bad")
     stream.run(picky(stream)).query.stop()

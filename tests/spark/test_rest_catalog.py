@@ -218,6 +218,7 @@ class _EndedError(Exception):
     """A writer ends between its commit of columns and its batch."""
 
 
+@pytest.mark.exhaustive
 def test_a_change_publishes_no_rows_by_an_older_schema_than_the_table_s(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ print("kept", jobs, queries)
 """
 
 
+@pytest.mark.exhaustive
 def test_a_session_keeps_the_newest_jobs_and_queries_only(services: Services, tmp_path: Path) -> None:
     context = services.stack.context
     stream_programs.prepare(context)

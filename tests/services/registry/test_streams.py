@@ -142,6 +142,7 @@ def table_rows(services: Services, table: str) -> dict[tuple[int, int], dict[str
     return found
 
 
+@pytest.mark.exhaustive
 def test_the_taxi_stream_registers_its_schema_and_confluents_deserializer_reads_its_rows(
     services: Services, folders: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
