@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from local.progress import ProgressDisplay
 from sluice.core.tables.writers import epoch_of
 from tests.drills.drill import is_healthy

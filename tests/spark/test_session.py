@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+import pytest
+
 from local.services import streams as stream_programs
 from spark_jobs.common.spark.session import RETAINED
 from tests.support.services import Services
