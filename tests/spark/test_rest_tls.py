@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sluice.clients.catalogs.login import encrypt
 from sluice.clients.polling import wait_for
 from sluice.clients.tls import certificates
 from sluice.config.platform import Platform
@@ -18,7 +19,7 @@ from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.platform_sections.lake import CATALOG
 from spark_jobs.common.lake import login
 from spark_jobs.common.spark.failures import failure_line
-from spark_jobs.common.spark.session import catalog_options, log_in_to_rest
+from spark_jobs.common.spark.session import catalog_options
 from tests.support.catalog_proxy import CatalogProxy
 from tests.support.certificates import Authority
 from tests.support.encrypted_catalog import PHRASE, context_of, declared, empty
@@ -66,7 +67,8 @@ def line_of(spark: SparkSession, services: Services, catalog: Catalog) -> Callab
             return "" if "TABLE_OR_VIEW_NOT_FOUND" in str(error) else failure_line(error)
         return ""
 
-    log_in_to_rest(spark, platform)
+    # Without Python's client, which logs in before Java's.
+    encrypt(spark._jvm, catalog)
     return ask
 
 
