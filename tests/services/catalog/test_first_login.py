@@ -8,7 +8,7 @@ import ssl
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
@@ -43,7 +43,7 @@ def platform(catalog: Catalog) -> Platform:
 @pytest.mark.parametrize("key", ["uri", "oauth2-server-uri"])
 @pytest.mark.parametrize("login", [{"token": "hidden"}, {"credential": "me:hidden"}], ids=str)
 def test_a_servers_configuration_leads_no_login_to_plain_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: CatalogProxy, key: str, login: dict[str, str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, plain: CatalogProxy, key: str, login: dict[str, Any]
 ) -> None:
     authority = Authority(tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(authority.ca))
