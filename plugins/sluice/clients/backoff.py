@@ -21,7 +21,7 @@ def now() -> float:
 
 class Backoff:
     """The pause after each failure in a row: twice as long as the one before, up to ``most`` seconds. The
-    last half of each is left to chance. What failed is left alone until then, its error raised anew."""
+    last half of each is left to chance. What failed is left alone until then, its error raised again."""
 
     def __init__(self, most: float = MOST_SECONDS) -> None:
         self._most = most

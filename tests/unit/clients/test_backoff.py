@@ -39,7 +39,7 @@ def test_pauses_double_up_to_a_bound_and_end_with_a_success(clock: list[float]) 
     assert made.left == 0
 
 
-def test_the_error_is_raised_anew_each_time() -> None:
+def test_the_error_is_another_one_each_time() -> None:
     made, found = Backoff(), list[BaseException]()
     made.failed(AWAY)
     for _ in range(2):

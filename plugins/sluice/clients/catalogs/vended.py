@@ -103,7 +103,7 @@ class Vended:
             pauses = self._pauses.setdefault(table, Backoff())
             if not has_good and pauses.left:
                 raise pauses.failure
-            # Of keys that had ended when they were given, by this machine's clock, S3 knows what is wrong.
+            # S3 knows what is wrong with keys that had ended when they were given, by this machine's clock.
             is_usable = known is not None and (has_good or known.has_ended(known.received))
             if known is not None and is_usable and now < self._retry_at.get(table, 0):
                 return known
