@@ -86,7 +86,7 @@ def test_java_logs_in_by_the_certificate_that_is_there_now(
     assert "POST /v1/oauth/tokens" in server.requests()
     authority.issue("sluice", passphrase=PHRASE, valid=timedelta(hours=-1))
     said = wait_for(ask, 20, 0.2, bool)
-    assert said.startswith("SLU-228 Refused: the lake's catalog: the catalog refuses the login"), said
+    assert said.startswith("SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login"), said
     authority.issue("sluice", passphrase=PHRASE)
     assert wait_for(ask, 20, 0.2, lambda found: not found) == ""
 
@@ -102,4 +102,4 @@ def test_java_tells_another_authority_and_no_certificate_in_one_line(
         (none, "the catalog refuses the login"),
     ):
         said = line_of(spark, services, declared(server, authority, **changed))()
-        assert said.startswith(f"SLU-228 Refused: the lake's catalog: {words}"), said
+        assert said.startswith(f"SLU-228 LoginRefused: the lake's catalog: {words}"), said

@@ -97,8 +97,8 @@ class Requests(Generic[C]):
             self._idle = None
 
     def _keep(self, clients: C, error: BaseException | None) -> None:
-        """For the next request. Not those of a login that is refused: it may be corrected where they found it,
-        and a trigger waits for days."""
+        """For the next request; not those of a login that is refused: it may be corrected where they found
+        it, and a trigger waits for days."""
         if error is None or code_of(error) not in LOGINS:
             self._idle = clients
             return
