@@ -29,6 +29,8 @@ def authority_secret(cluster: str) -> str:
 def connect(documents: Mapping[str, Document], folder: Path, namespace: str, cluster: str) -> None:
     """Let the platform files of all roles name it. ``folder``: theirs, in each pod."""
     for document in documents.values():
+        # That of a plain pod.
+        document["kafka"].pop("plain_text", None)
         document["kafka"] |= {
             "bootstrap_servers": f"{cluster}-kafka-bootstrap:{PORT}",
             "security_protocol": "SASL_SSL",

@@ -13,6 +13,7 @@ import psutil
 
 from local.base import UsageError
 from sluice.clients.polling import wait_for
+from sluice.config.reading.urls import is_loopback
 
 HOST = "127.0.0.1"
 DEFAULTS = {
@@ -60,6 +61,12 @@ class Network:
     def listener(self, service: str) -> str:
         """`address:port`, for the server."""
         return f"{self.bind}:{self.ports[service]}"
+
+    def plain_text(self, service: str) -> dict[str, bool]:
+        """What a section of a platform file says of a service of a stack's own network, which has no
+        certificate."""
+        hosts = self.nodes if service == "kafka" else (self.host(service),)
+        return {} if all(map(is_loopback, hosts)) else {"plain_text": True}
 
     @property
     def nodes(self) -> tuple[str, ...]:

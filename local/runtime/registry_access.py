@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from local.runtime.ports import Network
 from local.runtime.secrets import REGISTRY_ROLES
-from sluice.config.reading.urls import is_loopback
 from sluice.core.json_record import Document
 
 # The user that may change its rules.
@@ -25,7 +24,7 @@ def registry_section(role: str, network: Network, secrets: Mapping[str, str]) ->
         "name": f"embedded-{data}",
         "username": _user(role),
         "password": secrets[f"registry_{role}"],
-        **({} if is_loopback(network.host("registry")) else {"plain_text": True}),
+        **network.plain_text("registry"),
     }
 
 

@@ -98,6 +98,7 @@ def documents(
                 "sasl_mechanism": "PLAIN",
                 "username": kafka_user(role),
                 "password": secrets[f"kafka_{role}"],
+                **network.plain_text("kafka"),
             },
             "s3": {
                 "endpoint": f"http://{network.address('minio')}",
@@ -105,6 +106,7 @@ def documents(
                 "access_key": f"sluice-{role}",
                 "secret_key": secrets[f"minio_{role}"],
                 "path_style": True,
+                **network.plain_text("minio"),
             },
             "lake": {
                 "warehouse": f"s3://{WAREHOUSE}/lake",
@@ -119,13 +121,18 @@ def documents(
             "url": f"http://{network.address('supervisor')}/RPC2",
             "username": "sluice",
             "password": secrets["supervisor"],
+            **network.plain_text("supervisor"),
         }
         files[role]["observer"] = {
             "url": f"http://{network.address('observer')}",
             "token": secrets["observer"],
+            **network.plain_text("observer"),
         }
-    checks = f"http://{network.address('checks')}"
-    files["airflow"]["metrics"] = {"token": secrets["metrics"], "checks_url": checks}
+    files["airflow"]["metrics"] = {
+        "token": secrets["metrics"],
+        "checks_url": f"http://{network.address('checks')}",
+        **network.plain_text("checks"),
+    }
     if feeds:
         for role in ("producer", "airflow"):
             files[role]["feeds"] = dict(feeds)
@@ -142,7 +149,7 @@ def _catalog_section(role: str, network: Network, secrets: Mapping[str, str], re
             "type": REST,
             "uri": f"http://{network.address('rest_catalog')}",
             "token": secrets[f"catalog_{role}"],
-            **({} if is_loopback(network.host("rest_catalog")) else {"plain_text": True}),
+            **network.plain_text("rest_catalog"),
         }
     return {
         "type": SQL,

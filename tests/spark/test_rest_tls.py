@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sluice.clients.catalogs.login import encrypt
 from sluice.clients.polling import wait_for
 from sluice.clients.tls import certificates
 from sluice.config.platform import Platform
@@ -18,7 +19,7 @@ from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.platform_sections.lake import CATALOG
 from spark_jobs.common.lake import login
 from spark_jobs.common.spark.failures import failure_line
-from spark_jobs.common.spark.session import catalog_options, log_in_to_rest
+from spark_jobs.common.spark.session import catalog_options
 from tests.support.catalog_proxy import CatalogProxy
 from tests.support.certificates import Authority
 from tests.support.encrypted_catalog import PHRASE, context_of, declared, empty
@@ -66,7 +67,8 @@ def line_of(spark: SparkSession, services: Services, catalog: Catalog) -> Callab
             return "" if "TABLE_OR_VIEW_NOT_FOUND" in str(error) else failure_line(error)
         return ""
 
-    log_in_to_rest(spark, platform)
+    # Without Python's client, which logs in before Java's.
+    encrypt(spark._jvm, catalog)
     return ask
 
 
@@ -84,7 +86,7 @@ def test_java_logs_in_by_the_certificate_that_is_there_now(
     assert "POST /v1/oauth/tokens" in server.requests()
     authority.issue("sluice", passphrase=PHRASE, valid=timedelta(hours=-1))
     said = wait_for(ask, 20, 0.2, bool)
-    assert said.startswith("SLU-228 Refused: the lake's catalog: the catalog refuses the login"), said
+    assert said.startswith("SLU-228 LoginRefused: the lake's catalog: the catalog refuses the login"), said
     authority.issue("sluice", passphrase=PHRASE)
     assert wait_for(ask, 20, 0.2, lambda found: not found) == ""
 
@@ -100,4 +102,4 @@ def test_java_tells_another_authority_and_no_certificate_in_one_line(
         (none, "the catalog refuses the login"),
     ):
         said = line_of(spark, services, declared(server, authority, **changed))()
-        assert said.startswith(f"SLU-228 Refused: the lake's catalog: {words}"), said
+        assert said.startswith(f"SLU-228 LoginRefused: the lake's catalog: {words}"), said

@@ -1,8 +1,9 @@
-"""When what failed is tried again: ever later, and not by all processes at once."""
+"""When what failed is tried again: ever later, and not by all processes at once; and why it failed."""
 
 from __future__ import annotations
 
 import time
+from copy import copy
 from datetime import UTC, datetime
 from random import random
 
@@ -20,19 +21,28 @@ def now() -> float:
 
 class Backoff:
     """The pause after each failure in a row: twice as long as the one before, up to ``most`` seconds. The
-    last half of each is left to chance."""
+    last half of each is left to chance. What failed is left alone until then, its error raised again."""
 
     def __init__(self, most: float = MOST_SECONDS) -> None:
         self._most = most
-        self._failures, self._until = 0, 0.0
+        self.succeeded()
 
     @property
     def left(self) -> float:
         """Seconds of the pause that are left; 0 if it may be tried."""
         return max(0.0, self._until - now())
 
-    def failed(self, asked: float = 0.0) -> None:
+    @property
+    def failure(self) -> Exception:
+        """The last one, unless something has succeeded since. Another object with each call: an error keeps
+        where it was raised."""
+        found = copy(self._failure)
+        found.__cause__ = self._failure
+        return found
+
+    def failed(self, error: Exception, asked: float = 0.0) -> None:
         """``asked``: seconds that the server asks to wait; the pause is no shorter."""
+        self._failure = error
         pause = min(self._most, FIRST_SECONDS * 2.0 ** min(self._failures, 16))
         pause *= 0.5 + random() / 2  # noqa: S311
         self._failures += 1
@@ -40,6 +50,7 @@ class Backoff:
 
     def succeeded(self) -> None:
         self._failures, self._until = 0, 0.0
+        self._failure = Exception()
 
 
 def seconds_asked(header: str | None, today: datetime | None = None) -> float:

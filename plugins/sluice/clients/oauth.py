@@ -11,15 +11,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
-from urllib.parse import urlsplit
 
 import httpx
 
 from sluice.clients import backoff
 from sluice.clients.backoff import Backoff, seconds_asked
+from sluice.clients.http_client import logged_in
 from sluice.clients.tls.certificates import CertificateUnusable, trusting
 from sluice.clients.tls.words import is_unverified
-from sluice.config.reading.urls import VISIBLE, host_of, is_loopback
+from sluice.config.reading.urls import VISIBLE, host_of
 from sluice.core.errors import ClientError, Refused, Unreachable
 from sluice.core.messages import quoted
 
@@ -106,18 +106,10 @@ class TokenRequest:
         RFC 6749 names: what is there instead may be a token."""
         began, received = backoff.now(), time.time()
         asked = {"grant_type": "client_credentials", "scope": self.scope, "audience": self.audience}
-        parts = urlsplit(self.url)
+        login = httpx.BasicAuth(self.client_id.encode(), self.client_secret.encode())
+        timeout = httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS)
         try:
-            with httpx.Client(
-                auth=httpx.BasicAuth(self.client_id.encode(), self.client_secret.encode()),
-                headers={"Accept": "application/json", "User-Agent": "sluice"},
-                verify=self._tls() if parts.scheme == "https" else False,
-                timeout=httpx.Timeout(ANSWER_SECONDS, connect=CONNECT_SECONDS),
-                # The request has the client's secret.
-                follow_redirects=False,
-                # No proxy stands between this machine and itself.
-                trust_env=not is_loopback(parts.hostname or ""),
-            ) as client:
+            with logged_in(self.url, login, self._tls, {"Accept": "application/json"}, timeout) as client:
                 response = client.post(self.url, data={name: text for name, text in asked.items() if text})
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
             reason = str(error) or type(error).__name__
@@ -216,8 +208,6 @@ class Tokens:
         self._asking = threading.Lock()
         self._backoff = pauses or Backoff()
         self._token: Token | None = None
-        # Why no other one was given when it was asked for last.
-        self._failure: ClientError | None = None
 
     def current(self) -> Token:
         """Raises what ``fetch`` raises. A token that is still valid is given while no other can be had."""
@@ -239,22 +229,19 @@ class Tokens:
         if found is not None and found.is_fresh(backoff.now()):
             # Another thread has renewed it.
             return found
-        if self._failure is None or self._backoff.left == 0:
+        if not self._backoff.left:
             try:
                 found = self._token = self._fetch()
             except ClientError as error:
-                self._failure = error
-                self._backoff.failed(_retry_after(error))
+                self._backoff.failed(error, _retry_after(error))
+                if found is not None and found.is_valid(backoff.now()):
+                    log.warning("token not renewed: %s", error)
             else:
-                self._failure = None
                 self._backoff.succeeded()
                 return found
-            if found is not None and found.is_valid(backoff.now()):
-                log.warning("token not renewed: %s", self._failure)
         if found is not None and found.is_valid(backoff.now()):
             return found
-        # Another one with each call: an error keeps where it was raised.
-        raise type(self._failure)(str(self._failure), self._failure.code) from self._failure
+        raise self._backoff.failure
 
 
 def _retry_after(error: BaseException) -> float:

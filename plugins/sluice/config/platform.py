@@ -18,6 +18,7 @@ from sluice.config.platform_sections import (
     registry,
     s3,
     signing,
+    supervisor,
 )
 from sluice.config.platform_sections.checkpoints import Checkpoints
 from sluice.config.platform_sections.kafka import Kafka
@@ -94,11 +95,10 @@ def parse(text: str, where: str, references: References | None = None) -> Platfo
         registry.check(platform.registry, where)
     lake.check(platform.lake, f"{where}: [lake]")
     catalog.check(platform.lake.catalog, f"{where}: [lake.catalog]")
-    urls = {f"feeds {stream}": url for stream, url in platform.feeds.items()}
+    for stream, url in platform.feeds.items():
+        check_url(url, f"{where}: feeds {stream}")
     if platform.supervisor:
-        urls["supervisor url"] = platform.supervisor.url
-    for key, url in urls.items():
-        check_url(url, f"{where}: {key}")
+        supervisor.check(platform.supervisor, where)
     return platform
 
 

@@ -82,6 +82,7 @@ def start(
     options = catalog_options(platform, s3_login.has_executors(spark)) | checkpoint_options(platform)
     for key, value in (options | overrides).items():
         spark.conf.set(key, value)
+    stay_with_endpoints(spark)
     log_in_to_glue(spark, platform)
     s3_login.log_in(spark, platform)
     log_in_to_rest(spark, platform)
@@ -197,18 +198,29 @@ def log_in_to_glue(spark: SparkSession, platform: Platform) -> None:
             system.clearProperty(name)
 
 
+def stay_with_endpoints(spark: SparkSession) -> None:
+    """Let Java's own client follow no redirect, in time if before its first use: the login to Kafka asks for
+    tokens by it, and would send the client's secret to wherever an answer 307 says."""
+    cast("Any", spark._jvm).java.net.HttpURLConnection.setFollowRedirects(False)
+
+
 def log_in_to_rest(spark: SparkSession, platform: Platform) -> None:
     """Give the JVM what encrypts connections to a REST catalog, in time if before its first use. Iceberg's
     client takes the JVM's own, so that others of the JVM's that have none have it too, with the system's CAs.
 
-    Raises Refused for files that cannot be used."""
+    Raises Refused for files that cannot be used, and what Python's client raises, which logs in first: it
+    sends no secret to where a redirect leads, or a server's configuration without encryption. Java's does.
+    """
     catalog = platform.lake.catalog
-    if catalog.type != REST or not (catalog.sslrootcert or catalog.sslcert):
+    if catalog.type != REST:
         return
-    # Imports the clients of catalogs, which not every process has.
+    # Import the clients of catalogs, which not every process has.
     from sluice.clients.catalogs import login as catalog_login
+    from sluice.clients.catalogs.pointers import opened
 
-    catalog_login.encrypt(cast("Any", spark._jvm), catalog)
+    if catalog.sslrootcert or catalog.sslcert:
+        catalog_login.encrypt(cast("Any", spark._jvm), catalog)
+    opened(platform.lake.pyiceberg(platform.s3)).close()
 
 
 def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]]:

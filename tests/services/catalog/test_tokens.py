@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import time
 import traceback
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import requests
 from pyiceberg.exceptions import OAuthError
 
-from sluice.clients import backoff
+from sluice.clients import backoff, oauth
 from sluice.clients.catalogs import tokens
 from sluice.clients.catalogs.errors import LoginRefused, NotFromCatalog, asking
 from sluice.clients.catalogs.pointers import opened
 from sluice.clients.catalogs.tokens import RETRY_SECONDS, RenewedToken
-from sluice.config.platform_sections.catalog import REST, Catalog
+from sluice.clients.polling import wait_for
+from sluice.config.platform_sections.catalog import ANSWER_SECONDS, REST, Catalog
 from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Unreachable
 from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy
 from tests.support.raising import raising
 from tests.support.token_gate import TOKENS, TokenGate
@@ -138,6 +142,38 @@ def test_nothing_of_an_answer_is_quoted_and_no_redirect_followed(
     assert len(server.requests()) == 1
     if headers:
         assert "a redirect to http://other.test:81, which is not followed" in str(caught.value)
+
+
+def test_who_asks_for_the_next_token_holds_up_no_other_request(
+    server: CatalogProxy, gate: TokenGate, clock: Clock
+) -> None:
+    found = token(server)
+    first = found.auth_header()
+    server.requests()
+    clock.now += 91
+    gate.hangs = 2.0
+    with ThreadPoolExecutor(1) as asking:
+        renewed = asking.submit(found.auth_header)
+        assert wait_for(server.requests, 5, 0.01, bool)
+        began = time.monotonic()
+        assert found.auth_header() == first
+        assert time.monotonic() - began < 1.0
+        assert renewed.result() != first
+
+
+def test_a_server_of_tokens_that_hangs_is_given_up_long_before_the_catalogs_own_deadline(
+    server: CatalogProxy, gate: TokenGate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert oauth.ANSWER_SECONDS <= 10 < ANSWER_SECONDS
+    monkeypatch.setattr(oauth, "ANSWER_SECONDS", 0.2)
+    gate.hangs = 2.0
+    declared = Catalog(
+        REST, uri=server.url, credential="me:secret", oauth2_server_uri=f"{server.url}{TOKENS}"
+    )
+    began = time.monotonic()
+    with raising(Unreachable, "Read timed out. (read timeout=0.2)"):
+        opened(declared.pyiceberg())
+    assert time.monotonic() - began < 1.5
 
 
 def test_a_refused_login_has_the_words_of_the_server(server: CatalogProxy) -> None:

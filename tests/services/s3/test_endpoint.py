@@ -41,7 +41,7 @@ def test_the_endpoint_says_why_it_gives_none(
             raise failures.pop()
         return {"access_key": "k", "secret_key": "s", "token": "t", "expiry_time": ends.isoformat()}
 
-    monkeypatch.setattr(credentials, "_asking", lambda s3: ask)
+    monkeypatch.setattr(credentials, "asking", lambda s3: ask)
     s3 = S3(role_arn=f"arn:aws:iam::123456789012:role/{status}")
     found = endpoint(s3)
 

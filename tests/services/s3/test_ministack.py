@@ -23,7 +23,8 @@ from botocore.exceptions import ClientError
 from local.runtime.roles import WAREHOUSE
 from sluice.clients.s3.errors import S3LoginRefused, asking
 from sluice.clients.s3.login import session
-from sluice.clients.s3.login.credentials import SESSION_NAME, login
+from sluice.clients.s3.login.credentials import login
+from sluice.clients.s3.login.sources import SESSION_NAME
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode

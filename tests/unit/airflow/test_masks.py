@@ -21,7 +21,13 @@ from tests.support.memory_s3 import MemoryS3
 
 PLATFORM = {
     "role": "airflow",
-    "kafka": {"bootstrap_servers": "b:9092", "username": "sluice-user", "password": "kafka/pass@word"},
+    "kafka": {
+        "bootstrap_servers": "b:9092",
+        "security_protocol": "SASL_SSL",
+        "sasl_mechanism": "PLAIN",
+        "username": "sluice-user",
+        "password": "kafka/pass@word",
+    },
     "s3": {"access_key": "access-key", "secret_key": "secret-key-of-s3", "session_token": "token-of-s3"},
     "lake": {
         "warehouse": "s3://w/lake",
@@ -35,7 +41,7 @@ PLATFORM = {
     },
     "source": {"bucket": "source"},
     "checkpoints": {"root": "/checkpoints"},
-    "supervisor": {"url": "http://h:1/RPC2", "username": "sluice", "password": "supervisor-password"},
+    "supervisor": {"url": "http://127.0.0.1:1/RPC2", "username": "sluice", "password": "supervisor-password"},
     "feeds": {"wiki_changes": "https://reader:feed-password@h/feed"},
 }
 SECRETS = (
@@ -81,7 +87,7 @@ def test_secrets_of_the_platform_file_are_masked(folder: Path) -> None:
 
 
 def test_an_empty_secret_masks_nothing(folder: Path) -> None:
-    document = {**PLATFORM, "kafka": {"bootstrap_servers": "b:9092"}}
+    document = {**PLATFORM, "kafka": {"bootstrap_servers": "127.0.0.1:9092"}}
     (folder / "airflow.toml").write_text(dump(document))
     assert PlatformHook().platform.kafka.password == ""
     assert logged("a b") == "a b"

@@ -9,6 +9,11 @@ import pytest
 
 from sluice.clients import backoff
 from sluice.clients.backoff import MOST_ASKED_SECONDS, Backoff, seconds_asked
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Unreachable
+from tests.support.raising import raising
+
+AWAY = Unreachable("it is away", ErrorCode.S3_UNREACHABLE)
 
 
 @pytest.fixture
@@ -21,7 +26,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_pauses_double_up_to_a_bound_and_end_with_a_success(clock: list[float]) -> None:
     made, pauses = Backoff(), []
     for _ in range(100):
-        made.failed()
+        made.failed(AWAY)
         pauses.append(made.left)
     assert 0.5 <= pauses[0] <= 1
     assert 1 <= pauses[1] <= 2
@@ -29,16 +34,29 @@ def test_pauses_double_up_to_a_bound_and_end_with_a_success(clock: list[float]) 
     assert len(set(pauses[10:])) > 1, "not all processes at once"
     made.succeeded()
     assert made.left == 0
-    made.failed()
+    made.failed(AWAY)
     clock[0] += 1.01
     assert made.left == 0
 
 
+def test_the_error_is_another_one_each_time() -> None:
+    made, found = Backoff(), list[BaseException]()
+    made.failed(AWAY)
+    for _ in range(2):
+        with raising(Unreachable, "it is away") as caught:
+            raise made.failure
+        found.append(caught.value)
+    first, second = found
+    assert isinstance(first, Unreachable)
+    assert first is not second, "its traceback would grow"
+    assert (first.code, first.__cause__) == (AWAY.code, AWAY)
+
+
 def test_a_server_may_ask_for_more(clock: list[float]) -> None:
     made = Backoff()
-    made.failed(120)
+    made.failed(AWAY, 120)
     assert made.left == 120
-    made.failed(1e9)
+    made.failed(AWAY, 1e9)
     assert made.left == MOST_ASKED_SECONDS
 
 

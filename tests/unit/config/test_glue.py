@@ -23,7 +23,7 @@ def declared(s3: dict[str, Any] | None = None, **keys: Any) -> Platform:
     """A platform file with this catalog, and an S3 of AWS in another region by default."""
     made = {
         "role": "consumer",
-        "kafka": {"bootstrap_servers": "k:9092", "username": "u", "password": "p"},
+        "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
         "s3": {"access_key": "s3-key", "secret_key": "s3-hidden", "region": "eu-west-1", **(s3 or {})},
         "lake": {"warehouse": "s3://w/lake", "ledger": "s3://w/ledger", "catalog": {"type": "glue", **keys}},
         "source": {"bucket": "s"},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sluice.config.platform_sections.kafka import Kafka, check
@@ -28,12 +30,17 @@ MSK = BROKERS | {
 }
 CERTIFICATE = BROKERS | {"security_protocol": "SSL", "ssl_certificate_location": "/run/tls.pem"}
 PASSWORD = BROKERS | {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN", "username": "u"}
+SCRAM = PASSWORD | {"sasl_mechanism": "SCRAM-SHA-512", "password": "the-secret"}
+PLAIN_TEXT = {"plain_text": True}
+HERE = {"bootstrap_servers": "127.0.0.1:9092, [::1]:9092,localhost:9092"}
 
 
 @pytest.mark.parametrize(
     "declared",
     [
-        BROKERS,
+        HERE,
+        BROKERS | PLAIN_TEXT,
+        BROKERS | {"security_protocol": "SSL", "ssl_ca_location": "/ca"},
         OAUTH,
         OAUTH | {"sasl_oauthbearer_extensions": "logicalCluster=lkc-1,identityPoolId=pool-1"},
         OAUTH | {"sasl_oauthbearer_token_endpoint_url": "http://127.0.0.1:1/token"},
@@ -44,12 +51,13 @@ PASSWORD = BROKERS | {"security_protocol": "SASL_SSL", "sasl_mechanism": "PLAIN"
         CERTIFICATE | {"ssl_key_location": "/run/tls.key", "ssl_key_password": "p"},
         CERTIFICATE | PASSWORD,
         PASSWORD,
-        # As platform files of 0.1.0 may be.
-        PASSWORD | {"security_protocol": "PLAINTEXT"},
+        PASSWORD | HERE | {"security_protocol": "SASL_PLAINTEXT"},
+        SCRAM | PLAIN_TEXT | {"security_protocol": "SASL_PLAINTEXT"},
+        OAUTH | PLAIN_TEXT | {"security_protocol": "SASL_PLAINTEXT"},
     ],
     ids=str,
 )
-def test_a_login_is_taken(declared: dict[str, str]) -> None:
+def test_a_login_is_taken(declared: dict[str, Any]) -> None:
     check(build(Kafka, declared, "consumer.toml"), "consumer.toml")
 
 
@@ -95,13 +103,41 @@ def test_a_login_is_taken(declared: dict[str, str]) -> None:
         (MSK, {"aws_region": ""}, "aws_region is ''. Fix: write it as eu-central-1"),
         (MSK, {"aws_role_arn": "sluice"}, "aws_role_arn is 'sluice'. Fix: write it as arn:aws:iam::"),
         (CERTIFICATE, {"security_protocol": "PLAINTEXT"}, "PLAINTEXT is not encrypted. Fix: write SSL, or"),
+        (
+            BROKERS,
+            {"ssl_ca_location": "/ca"},
+            "ssl_ca_location is there, and security_protocol PLAINTEXT is not encrypted. Fix: write SSL, or",
+        ),
+        (SCRAM, {"security_protocol": "SASL_PLAINTEXT", "ssl_ca_location": "/ca"}, "is not encrypted. Fix:"),
+        (
+            SCRAM,
+            {"security_protocol": "PLAINTEXT"},
+            'PLAINTEXT has no login. Fix: write security_protocol = "SASL_SSL", or remove sasl_mechanism',
+        ),
+        (SCRAM, {"security_protocol": "SSL"}, "sasl_mechanism is there, and security_protocol SSL has no lo"),
+        (SCRAM, HERE | {"security_protocol": "PLAINTEXT"}, "security_protocol PLAINTEXT has no login. Fix:"),
+        (BROKERS, {"username": "u", "password": "the-secret"}, "username is there, and security_protocol PL"),
+        (BROKERS | PLAIN_TEXT, {"password": "the-secret"}, "password is there, and security_protocol PLAIN"),
+        (
+            SCRAM,
+            {"security_protocol": "SASL_PLAINTEXT"},
+            "plain text. Fix: write SASL_SSL, or, in a network that you trust, plain_text = true",
+        ),
+        (
+            OAUTH,
+            {"security_protocol": "SASL_PLAINTEXT"},
+            "security_protocol is SASL_PLAINTEXT, and 'broker' of bootstrap_servers is another machine, to",
+        ),
+        (OAUTH, {"security_protocol": "SASL_PLAINTEXT"}, "the login and all records would be sent in plain"),
+        (BROKERS, {}, "is another machine, to which all records would be sent in plain text. Fix: write SSL"),
+        (HERE, {"bootstrap_servers": "127.0.0.1:1,other:1"}, "'other' of bootstrap_servers is another mac"),
         (BROKERS, {"ssl_key_location": "/k"}, "ssl_key_location is there, and ssl_certificate_location is"),
         (BROKERS, {"ssl_key_password": "p"}, "ssl_key_password is there, and ssl_certificate_location is"),
     ],
     ids=str,
 )
 def test_a_login_that_no_client_can_use_is_refused(
-    declared: dict[str, str], change: dict[str, str], said: str
+    declared: dict[str, Any], change: dict[str, Any], said: str
 ) -> None:
     with raising(ConfigError, "consumer.toml: kafka ", said) as caught:
         check(build(Kafka, declared | change, "consumer.toml"), "consumer.toml")

@@ -86,6 +86,32 @@ def test_a_wrong_platform_file_is_refused_with_the_fix(change: tuple[str, str], 
     assert "consumer.toml" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("section", "key", "sent"),
+    [
+        (
+            '[supervisor]\nurl = "http://h:1/RPC2"\nusername = "u"\npassword = "unsaid"',
+            "supervisor url",
+            "login",
+        ),
+        (f'[observer]\nurl = "http://h:1"\ntoken = "{"t" * 24}"', "observer url", "token"),
+        (f'[metrics]\nchecks_url = "http://h:1"\ntoken = "{"t" * 24}"', "metrics checks_url", "token"),
+    ],
+)
+def test_a_login_for_another_machine_is_encrypted_unless_it_is_declared(
+    section: str, key: str, sent: str
+) -> None:
+    said = (
+        f"consumer.toml: {key} is of another machine, and the {sent} would be sent to it in plain text. Fix: "
+    )
+    with raising(ConfigError, said, "https://, or, in a network that you trust, plain_text = true") as caught:
+        platform.parse(f"{PLATFORM}{section}\n", "consumer.toml")
+    assert "unsaid" not in str(caught.value)
+    assert "t" * 24 not in str(caught.value)
+    for text in (section.replace("h:1", "127.0.0.1:1"), f"{section}\nplain_text = true"):
+        platform.parse(f"{PLATFORM}{text}\n", "consumer.toml")
+
+
 def test_the_supervisors_password_is_hidden_too() -> None:
     login = '[supervisor]\nurl = "http://127.0.0.1:9001/RPC2"\nusername = "sluice"\npassword = "unsaid"\n'
     made = platform.parse(PLATFORM + login, "airflow.toml")
@@ -269,7 +295,7 @@ def test_an_address_is_shown_without_a_login() -> None:
 
 def test_an_addresss_secrets_are_those_of_its_platform_file() -> None:
     text = PLATFORM + '[feeds]\nx = "https://u:p%2Fw@a/?api_key=ab%20cd&since=2026"\n'
-    text += '[supervisor]\nurl = "http://user:in-url@a:1"\nusername = "u"\npassword = "w"\n'
+    text += '[supervisor]\nurl = "http://user:in-url@127.0.0.1:1"\nusername = "u"\npassword = "w"\n'
     found = secrets(platform.parse(text, "consumer.toml"))
     assert {"p%2Fw", "p/w", "ab%20cd", "ab cd", "in-url"} <= set(found)
     assert "2026" not in found

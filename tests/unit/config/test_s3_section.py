@@ -27,12 +27,14 @@ STS = {"sts_endpoint": "https://sts.test:9000"}
         {"role_arn": "arn:minio:iam:::role/nOybJqMNzNmroqEKq5D0EUsRZw0", **TOKEN},
         {"profile": "lake", **ROLE, "ca_location": "/etc/ca.pem"},
         {"endpoint": "https://s3.test", "ca_location": "/etc/ca.pem", "sse": "AES256"},
+        {**KEYS, "endpoint": "http://s3.test", "plain_text": True},
+        {**KEYS, "endpoint": "http://127.0.0.1:9000"},
         {**ROLE, "sts_endpoint": "http://127.0.0.1:9000"},
         {"sse": "aws:kms", "sse_kms_key_id": "arn:aws:kms:eu-west-1:1:key/a"},
     ],
 )
-def test_a_login_that_can_be_used(declared: dict[str, str]) -> None:
-    made = S3(**declared)  # type: ignore[arg-type]
+def test_a_login_that_can_be_used(declared: dict[str, Any]) -> None:
+    made = S3(**declared)
     check(made, "consumer.toml")
     assert of_properties(made.properties()) == made
     assert not any(secret in repr(made) for secret in ("hidden", "ending"))
@@ -70,7 +72,11 @@ def test_a_login_that_can_be_used(declared: dict[str, str]) -> None:
         ({"endpoint": "https://a:hidden@s3.test"}, "endpoint has a login in it"),
         ({"endpoint": "s3.test"}, "endpoint 's3.test'. Fix: write it with http:// or https://"),
         (
-            {"endpoint": "http://s3.test", "ca_location": "/ca"},
+            {**KEYS, "endpoint": "http://s3.test"},
+            "endpoint is of another machine, and all objects would be sent to it in plain text. Fix: write",
+        ),
+        (
+            {"endpoint": "http://s3.test", "ca_location": "/ca", "plain_text": True},
             "ca_location is there, and endpoint http://s3.test is",
         ),
         ({"sse": "SSE-S3"}, "sse is 'SSE-S3'. Fix: use one of AES256, aws:kms"),

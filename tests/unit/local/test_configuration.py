@@ -275,7 +275,7 @@ def test_writing_the_same_again_changes_nothing(context: Context) -> None:
 def theirs(folder: Path, role: str, text: str = "") -> None:
     folder.mkdir(exist_ok=True)
     text = text or (
-        '[kafka]\nbootstrap_servers = "broker.example:9092"\n'
+        '[kafka]\nbootstrap_servers = "broker.example:9093"\nsecurity_protocol = "SSL"\n'
         '[s3]\naccess_key = "a"\nsecret_key = "b"\nregion = "eu-central-1"\n'
         '[lake]\nwarehouse = "s3://mine/lake"\nledger = "s3://mine/ledger"\n'
         '[source]\nbucket = "theirs"\n'
@@ -291,7 +291,7 @@ def test_a_person_s_own_kafka_and_s3(context: Context, tmp_path: Path) -> None:
     made = roles.external(ours, folder)
     roles.write(context.home.platform, made)
     read = platform.load("airflow", {platform.DIRECTORY_VARIABLE: str(context.home.platform)})
-    assert read.kafka.bootstrap_servers == "broker.example:9092"
+    assert read.kafka.bootstrap_servers == "broker.example:9093"
     assert read.kafka.password == ""
     assert read.s3.endpoint == ""
     assert read.lake.warehouse == "s3://mine/lake"

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Generic, Protocol, TypeVar
 
+from sluice.core.error_codes import LOGINS, code_of
 from sluice.core.errors import Unreachable
 
 
@@ -81,7 +82,7 @@ class Requests(Generic[C]):
             await asyncio.wait({answer}, timeout=seconds)
         finally:
             if answer.done():
-                self._idle = clients
+                self._keep(clients, future.exception())
             else:
                 answer.cancel()
                 self._abandon(future, clients)
@@ -94,6 +95,14 @@ class Requests(Generic[C]):
         if self._idle is not None:
             await self.send(lambda clients: clients.close(), seconds)
             self._idle = None
+
+    def _keep(self, clients: C, error: BaseException | None) -> None:
+        """For the next request; not those of a login that is refused: it may be corrected where they found
+        it, and a trigger waits for days."""
+        if error is None or code_of(error) not in LOGINS:
+            self._idle = clients
+            return
+        threading.Thread(target=clients.close, name=f"closing of {self.owner}", daemon=True).start()
 
     def _raise_if_blocked(self) -> None:
         began = self.abandoned.of(self.owner)

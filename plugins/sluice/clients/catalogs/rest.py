@@ -22,6 +22,7 @@ from requests.adapters import HTTPAdapter
 from requests.exceptions import SSLError
 from urllib3.connection import HTTPConnection
 
+from sluice.clients import oauth
 from sluice.clients.catalogs import signing
 from sluice.clients.catalogs.errors import NotFromCatalog, denied
 from sluice.clients.catalogs.tls_files import TlsFiles
@@ -50,10 +51,11 @@ _MISSING = re.compile(
 
 
 class Deadline(HTTPAdapter):
-    """requests waits without end for a server that stands still. ``files``: of its encrypted connections."""
+    """requests waits without end for a server that stands still. ``files``: of its encrypted connections;
+    ``seconds``: for the next part of an answer."""
 
-    def __init__(self, files: TlsFiles | None = None) -> None:
-        self._tls = files
+    def __init__(self, files: TlsFiles | None = None, seconds: float = ANSWER_SECONDS) -> None:
+        self._tls, self._seconds = files, seconds
         super().__init__()
 
     def init_poolmanager(self, *arguments: Any, **options: Any) -> Any:
@@ -68,7 +70,7 @@ class Deadline(HTTPAdapter):
         if self._tls is not None:
             self._tls.follow()
         try:
-            return super().send(*arguments, **options | {"timeout": (CONNECT_SECONDS, ANSWER_SECONDS)})
+            return super().send(*arguments, **options | {"timeout": (CONNECT_SECONDS, self._seconds)})
         except RequestsConnectionError as error:
             # That of encryption among them.
             context = self._context()
@@ -136,10 +138,15 @@ def _address(url: str) -> str:
     return url.partition("?")[0]
 
 
-def bounded(session: Session, adapter: type[Deadline] = Deadline, files: TlsFiles | None = None) -> Session:
+def bounded(
+    session: Session,
+    adapter: type[Deadline] = Deadline,
+    files: TlsFiles | None = None,
+    seconds: float = ANSWER_SECONDS,
+) -> Session:
     """The session with a deadline for each answer."""
     for scheme in ("http://", "https://"):
-        session.mount(scheme, adapter(files))
+        session.mount(scheme, adapter(files, seconds))
     if files is not None and files.ca:
         # Else requests adds the system's CAs to the context.
         session.verify = files.ca
@@ -166,7 +173,7 @@ class BoundedCatalog(RestCatalog):
         if not (credential := self.properties.get("credential")):
             return super()._create_legacy_oauth2_auth_manager(session)
         # In another session: PyIceberg would ask for a token with the one that expires.
-        asking = bounded(Session(), files=self._files)
+        asking = bounded(Session(), files=self._files, seconds=oauth.ANSWER_SECONDS)
         asking.verify, asking.cert = session.verify, session.cert
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())
 

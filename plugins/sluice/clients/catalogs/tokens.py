@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from threading import RLock
 from time import monotonic
@@ -30,17 +29,10 @@ RETRY_SECONDS = 5.0
 OK = 200
 
 
-@dataclass
-class _Source:
-    """Where tokens of one login come from, for all catalogs of this process. ``failure``: the last one."""
-
-    pauses: Backoff
-    failure: RESTError | RequestException | None = None
-
-
 @cache
-def _source(url: str, credential: str, options: str) -> _Source:
-    return _Source(Backoff())
+def _pauses(url: str, credential: str, options: str) -> Backoff:
+    """Those of one login, for all catalogs of this process."""
+    return Backoff()
 
 
 def _without_token(answer: Response, found: Mapping[str, Any]) -> RESTError | RequestException:
@@ -67,13 +59,13 @@ class RenewedToken(LegacyOAuth2AuthManager):
         """Asks for the first token. Raises PyIceberg's OAuthError and other errors, and requests'."""
         self._guard = RLock()
         self._seconds = self._renew_at = self._expires_at = math.inf
-        self._source = _source(url, credential, str(options))
+        self._backoff = _pauses(url, credential, str(options))
         super().__init__(session, url, credential, token, options)
 
     def _fetch_access_token(self, credential: str) -> str:
         """In PyIceberg's place, which follows redirects with the secret, and quotes what it cannot read."""
-        if (left := self._source.pauses.left) and self._source.failure is not None:
-            raise type(self._source.failure)(f"{self._source.failure} (asked again in {left:.0f} s)")
+        if self._backoff.left:
+            raise self._backoff.failure
         client, colon, secret = credential.partition(":")
         login = {"client_id": client, "client_secret": secret} if colon else {"client_secret": credential}
         form = {"grant_type": "client_credentials", **login, **(self._optional_oauth_params or {})}
@@ -91,11 +83,9 @@ class RenewedToken(LegacyOAuth2AuthManager):
         except (RESTError, RequestException) as error:
             response = getattr(error, "response", None)
             asked = response.headers.get("Retry-After", "") if response is not None else ""
-            self._source.failure = error
-            self._source.pauses.failed(seconds_asked(asked))
+            self._backoff.failed(error, seconds_asked(asked))
             raise
-        self._source.failure = None
-        self._source.pauses.succeeded()
+        self._backoff.succeeded()
         said = found.get("expires_in")
         # One without a life is renewed when the catalog refuses it.
         self._seconds = oauth.lifetime_of(said) if said is not None else math.inf
@@ -110,10 +100,15 @@ class RenewedToken(LegacyOAuth2AuthManager):
             self._renew_at = self._expires_at - early if math.isfinite(self._seconds) else math.inf
 
     def auth_header(self) -> str:
-        with self._guard:
-            if monotonic() >= self._renew_at:
-                self._renew()
-            return super().auth_header()
+        now = monotonic()
+        # While a token counts, one request asks for the next one, and no other waits for it.
+        if now >= self._renew_at and self._guard.acquire(blocking=now >= self._expires_at):
+            try:
+                if monotonic() >= self._renew_at:
+                    self._renew()
+            finally:
+                self._guard.release()
+        return super().auth_header()
 
     def _renew(self) -> None:
         try:

@@ -15,6 +15,7 @@ from functools import cache
 from threading import RLock
 from typing import TYPE_CHECKING, Any, cast
 
+from sluice.clients.backoff import Backoff
 from sluice.clients.catalogs.table_keys import RETRY_SECONDS, TableKeys, table_keys
 from sluice.clients.s3.requests import USUAL, Limits, connect, split_prefix
 from sluice.clients.s3.routed import RoutedClient
@@ -42,6 +43,8 @@ class Vended:
         self._folders: dict[str, tuple[str, str]] = {}
         self._keys: dict[str, TableKeys] = {}
         self._retry_at: dict[str, float] = {}
+        # With none that are good, each request would ask.
+        self._pauses: dict[str, Backoff] = {}
         self._pointers: Pointers | None = None
         self._lock = RLock()
 
@@ -96,16 +99,25 @@ class Vended:
         it does not answer, as long as they have not ended. Raises as :meth:`keys`."""
         with self._lock:
             known, now = self._keys.get(table), time.time()
-            if known is not None and not known.has_ended(now) and now < self._retry_at.get(table, 0):
+            has_good = known is not None and not known.has_ended(now)
+            pauses = self._pauses.setdefault(table, Backoff())
+            if not has_good and pauses.left:
+                raise pauses.failure
+            # S3 knows what is wrong with keys that had ended when they were given, by this machine's clock.
+            is_usable = known is not None and (has_good or known.has_ended(known.received))
+            if known is not None and is_usable and now < self._retry_at.get(table, 0):
                 return known
             self._retry_at[table] = now + RETRY_SECONDS
             try:
-                return self._ask(table)
+                found = self._ask(table)
             except ClientError as error:
-                if known is None or known.has_ended(now):
+                pauses.failed(error)
+                if known is None or not has_good:
                     raise
                 log.warning("keys of table not renewed table=%s: %s", table, error)
                 return known
+            pauses.succeeded()
+            return found
 
     def _ask(self, table: str) -> TableKeys:
         # PyIceberg takes a second to import, and most tasks end before their keys.

@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
 
+from sluice.clients.http_client import logged_in
 from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, TokenUnreachable, shared
 from sluice.clients.tls import words
 from sluice.clients.tls.certificates import (
@@ -30,7 +31,6 @@ from sluice.clients.tls.certificates import (
 from sluice.clients.tls.followed import Followed
 from sluice.clients.tls.handshake import refusal
 from sluice.config.platform_sections.registry import Registry
-from sluice.config.reading.urls import is_loopback
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import (
     Forbidden,
@@ -87,7 +87,7 @@ class Http:
     def __init__(self, registry: Registry, limits: Limits = USUAL) -> None:
         self._registry, self._limits = registry, limits
         self._clients: dict[str, httpx.Client] = {}
-        # Those before files were replaced: another thread may use one still.
+        # Those before files were replaced last: another thread may use one still.
         self._replaced: list[httpx.Client] = []
         self._follow_files = Followed(
             registry.files, "certificates of [registry]", self._connect_again
@@ -210,22 +210,16 @@ class Http:
     def _connect_again(self) -> None:
         # The clients that are there stay if these files cannot be used.
         tls(self._registry, is_patient=False)
-        self._replaced += self._clients.values()
+        for client in self._replaced:
+            client.close()
+        self._replaced = [*self._clients.values()]
         self._clients.clear()
 
     def _connect(self, base: str) -> httpx.Client:
-        registry, limits, parts = self._registry, self._limits, urlsplit(base)
         # Identity: a few compressed bytes can stand for gigabytes.
-        headers = {"Accept": ACCEPT, "Accept-Encoding": "identity", "User-Agent": "sluice"}
-        return httpx.Client(
-            auth=self._login,
-            headers=headers,
-            verify=tls(registry) if parts.scheme == "https" else False,
-            timeout=httpx.Timeout(limits.read_seconds, connect=limits.connect_seconds),
-            follow_redirects=False,
-            # No proxy stands between this machine and itself.
-            trust_env=not is_loopback(parts.hostname or ""),
-        )
+        headers = {"Accept": ACCEPT, "Accept-Encoding": "identity"}
+        timeout = httpx.Timeout(self._limits.read_seconds, connect=self._limits.connect_seconds)
+        return logged_in(base, self._login, lambda: tls(self._registry), headers, timeout)
 
 
 class _Bearer(httpx.Auth):

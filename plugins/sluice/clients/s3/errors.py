@@ -52,7 +52,7 @@ def error_message(error: S3Error) -> str:
 
 def login_fix(code: str, said: str = "") -> str:
     """What a person does after a login was refused with this code and these words."""
-    if code in _CLOCK or any(word in said for word in _CLOCK_WORDS):
+    if is_of_clock(code, said):
         return CLOCK_FIX
     if "Expired" in code or code in ENDED:
         return (
@@ -60,6 +60,11 @@ def login_fix(code: str, said: str = "") -> str:
             f"{_IN}"
         )
     return f"Fix: correct the login {_IN}"
+
+
+def is_of_clock(code: str, said: str) -> bool:
+    """Whether this code and these words say that a clock is wrong."""
+    return code in _CLOCK or any(word in said for word in _CLOCK_WORDS)
 
 
 def is_clock_off(error: S3Error) -> bool:

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from botocore.exceptions import ClientError
 
-from sluice.clients.s3.errors import DENIED, error_code
+from sluice.clients.s3.errors import (
+    CLOCK_FIX,
+    DENIED,
+    LOGIN,
+    S3LoginRefused,
+    error_code,
+    error_message,
+    is_clock_off,
+    is_of_clock,
+)
 from sluice.clients.s3.requests import Limits, connect
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
 
     from sluice.clients.catalogs.table_keys import TableKeys
 
+_KEYS_FIX = "Fix: let the catalog give keys of the table's S3 that have not ended, and set its clock"
 # Versions are counted with the keys of [s3]: no catalog gives a right to them.
 _USUAL = frozenset({"list_object_versions"})
 
@@ -125,10 +135,17 @@ class RoutedClient:
     @staticmethod
     def _refused(table: str, arguments: dict[str, Any], error: ClientError) -> Refused:
         place = arguments.get("Key", arguments.get("Prefix", ""))
+        code, said = error_code(error), error_message(error)
+        where = f"s3://{arguments['Bucket']}/{place}"
+        if code in LOGIN:
+            # A right would not help; and no key of [s3] is meant.
+            fix = CLOCK_FIX if is_of_clock(code, said) or is_clock_off(error) else _KEYS_FIX
+            what = f"table {table}: S3 refuses the keys that the catalog gives for {where}"
+            return S3LoginRefused(f"{what} ({code}: {said}). {fix}")
         return Refused(
-            f"table {table}: S3 denies access to s3://{arguments['Bucket']}/{place} ({error_code(error)}) "
-            "with the keys that the catalog gives. Fix: give the role's login in the catalog the right to "
-            "the table's files: docs/catalogs.md, Vended credentials",
+            f"table {table}: S3 denies access to {where} ({code}) with the keys that the catalog gives. Fix: "
+            "give the role's login in the catalog the right to the table's files: docs/catalogs.md, Vended "
+            "credentials",
             ErrorCode.CATALOG_KEYS,
         )
 

@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 from sluice.config.reading import limits
 from sluice.config.reading.logins import check_key_has_certificate, check_token_endpoint
 from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.urls import PLAIN_TEXT, is_loopback
 from sluice.config.reading.values import shown
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
@@ -81,11 +82,26 @@ class Kafka:
         "a record batch with more MiB, decompressed, is not read: a few bytes can stand for gigabytes. A "
         "process takes about five times as much memory",
     ] = 64
+    plain_text: Annotated[
+        bool,
+        "true: brokers on other machines are sent records, and a login, without encryption, in a network "
+        "that you trust",
+    ] = False
 
     @property
     def max_batch_bytes(self) -> int:
         """``max_batch_mb`` in bytes."""
         return self.max_batch_mb << 20
+
+    @property
+    def is_encrypted(self) -> bool:
+        return self.security_protocol.endswith("SSL")
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """Those of ``bootstrap_servers``, without their ports."""
+        servers = [one.strip() for one in self.bootstrap_servers.split(",")]
+        return tuple(one.rpartition(":")[0] or one for one in servers)
 
     @property
     def token_file(self) -> str:
@@ -123,11 +139,12 @@ def check(kafka: Kafka, where: str) -> None:
     for key in ("username", "password", "ssl_key_password"):
         if "\0" in getattr(kafka, key):
             raise ConfigError(f"{where} {key} has the character 0, which no login can have. Fix: correct it")
-    _check_certificate(kafka, where)
+    _check_encryption(kafka, where)
     if kafka.sasl_mechanism == OAUTHBEARER:
         _check_oauth(kafka, where)
     if kafka.sasl_mechanism == AWS_MSK_IAM:
         _check_aws(kafka, where)
+    _check_plain_text(kafka, where)
 
 
 def _check_keys(kafka: Kafka, where: str) -> None:
@@ -139,26 +156,41 @@ def _check_keys(kafka: Kafka, where: str) -> None:
                 f"{where} {key} has no meaning with sasl_mechanism {kafka.sasl_mechanism!r}. Fix: remove it, "
                 f'or write sasl_mechanism = "{mechanism}"'
             )
-    if kafka.sasl_mechanism not in (OAUTHBEARER, AWS_MSK_IAM):
-        return
-    if not kafka.security_protocol.startswith("SASL_"):
+    login = ("sasl_mechanism", "username", "password")
+    found = next((key for key in login if getattr(kafka, key)), "")
+    if found and not kafka.security_protocol.startswith("SASL_"):
         raise ConfigError(
-            f"{where} sasl_mechanism is {kafka.sasl_mechanism}, and security_protocol "
-            f'{kafka.security_protocol} has no login. Fix: write security_protocol = "SASL_SSL"'
+            f"{where} {found} is there, and security_protocol {kafka.security_protocol} has no login. Fix: "
+            f'write security_protocol = "SASL_SSL", or remove {found}'
         )
-    if kafka.username or kafka.password:
+    if kafka.sasl_mechanism in (OAUTHBEARER, AWS_MSK_IAM) and (kafka.username or kafka.password):
         raise ConfigError(
             f"{where} username and password have no meaning with sasl_mechanism {kafka.sasl_mechanism}. Fix: "
             "remove them"
         )
 
 
-def _check_certificate(kafka: Kafka, where: str) -> None:
+def _check_encryption(kafka: Kafka, where: str) -> None:
     check_key_has_certificate(kafka, where)
-    if kafka.ssl_certificate_location and not kafka.security_protocol.endswith("SSL"):
+    if kafka.is_encrypted:
+        return
+    for key in ("ssl_ca_location", "ssl_certificate_location"):
+        if getattr(kafka, key):
+            raise ConfigError(
+                f"{where} {key} is there, and security_protocol {kafka.security_protocol} is not encrypted. "
+                "Fix: write SSL, or SASL_SSL"
+            )
+
+
+def _check_plain_text(kafka: Kafka, where: str) -> None:
+    if kafka.is_encrypted or kafka.plain_text:
+        return
+    if away := next((host for host in kafka.hosts if not is_loopback(host)), ""):
+        sent = "the login and all records" if kafka.sasl_mechanism else "all records"
         raise ConfigError(
-            f"{where} ssl_certificate_location is there, and security_protocol {kafka.security_protocol} is "
-            "not encrypted. Fix: write SSL, or SASL_SSL"
+            f"{where} security_protocol is {kafka.security_protocol}, and {shown(away)} of bootstrap_servers "
+            f"is another machine, to which {sent} would be sent in plain text. Fix: write "
+            f"{'SASL_SSL' if kafka.sasl_mechanism else 'SSL'}, or, {PLAIN_TEXT}"
         )
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Annotated
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_url
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_url
 
 # Least characters of a bearer token.
 MIN_TOKEN = 24
+SHOWN = ", and the token would be sent to it in plain text"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,10 @@ class Metrics:
         "address of the process to which supervision reports its "
         "[checks](operating.md#when-nothing-checks-any-more); empty: to none",
     ] = ""
+    plain_text: Annotated[
+        bool,
+        "true: `checks_url` on another machine is sent the token over `http://`, in a network that you trust",
+    ] = False
 
 
 @dataclass(frozen=True)
@@ -31,19 +36,23 @@ class ObserverAccess:
 
     url: Annotated[str, "address of the [observer](reference.md#the-observer), for pages and supervision"]
     token: Annotated[str, "24 characters or more, at random: by it they read it"] = field(repr=False)
+    plain_text: Annotated[
+        bool,
+        "true: `url` on another machine is sent the token over `http://`, in a network that you trust",
+    ] = False
 
 
 def check(metrics: Metrics, where: str) -> None:
     """Raises ConfigError naming ``where`` and the key, never the token."""
     _check_token(metrics.token, f"{where}: metrics")
     if metrics.checks_url:
-        check_url(metrics.checks_url, f"{where}: metrics checks_url")
+        _check_url(metrics.checks_url, f"{where}: metrics checks_url", metrics.plain_text)
 
 
 def check_observer(observer: ObserverAccess, where: str) -> None:
     """As :func:`check`."""
     _check_token(observer.token, f"{where}: observer")
-    check_url(observer.url, f"{where}: observer url")
+    _check_url(observer.url, f"{where}: observer url", observer.plain_text)
 
 
 def _check_token(token: str, where: str) -> None:
@@ -53,3 +62,9 @@ def _check_token(token: str, where: str) -> None:
         raise ConfigError(
             f"{where} token has a character that no header can have. Fix: use visible ASCII only"
         )
+
+
+def _check_url(url: str, where: str, plain_text: bool) -> None:
+    check_url(url, where)
+    if not plain_text:
+        check_encrypted(url, where, SHOWN)

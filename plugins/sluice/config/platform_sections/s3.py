@@ -13,13 +13,14 @@ from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_no_login, check_url, is_loopback
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url, is_loopback
 from sluice.config.reading.values import shown
 
 AES256, AWS_KMS = "AES256", "aws:kms"
 ENCRYPTIONS = (AES256, AWS_KMS)
 # Prefix of the properties that say it to PyIceberg's clients, which have no other words for all of it.
 PROPERTY = "sluice.s3."
+OBJECTS_SHOWN = ", and all objects would be sent to it in plain text"
 _FILE_IO = "sluice.clients.lake.file_io.DeclaredFileIO"
 # AWS's have an account, MinIO's none.
 _ROLE = re.compile(r"arn:[a-z0-9-]+:iam:[a-z0-9-]*:\d*:role/[\w+=,.@/-]+", re.ASCII)
@@ -71,6 +72,10 @@ class S3:
         "declares it",
     ] = ""
     sse_kms_key_id: Annotated[str, "`aws:kms`: the key; empty: AWS's own for S3"] = ""
+    plain_text: Annotated[
+        bool,
+        "true: `endpoint` on another machine is sent all objects over `http://`, in a network that you trust",
+    ] = False
 
     @property
     def has_fixed_login(self) -> bool:
@@ -98,7 +103,8 @@ def of_properties(properties: Mapping[str, str]) -> S3:
     said = {
         name.removeprefix(PROPERTY): text for name, text in properties.items() if name.startswith(PROPERTY)
     }
-    found: dict[str, Any] = {**said, "path_style": "path_style" in said}
+    flags = {name: name in said for name in ("path_style", "plain_text")}
+    found: dict[str, Any] = {**said, **flags}
     return S3(**found)
 
 
@@ -112,6 +118,8 @@ def check(s3: S3, where: str) -> None:
             # Before any message shows it.
             check_no_login(url, f"{where} {key}")
             check_url(url, f"{where} {key}")
+    if not s3.plain_text:
+        check_encrypted(s3.endpoint, f"{where} endpoint", OBJECTS_SHOWN)
     _check_sts(s3, where)
     plain = s3.endpoint.startswith("http:") and not s3.sts_endpoint.startswith("https:")
     if s3.ca_location and plain:

@@ -13,6 +13,8 @@ from sluice.config.reading.values import shown, shown_address
 VISIBLE = re.compile(r"[!-~]+")
 # What happens to a request that anyone between can read.
 LOGIN_SHOWN = ", and the login would be sent to it in plain text"
+# The end of a fix, after "or, ".
+PLAIN_TEXT = "in a network that you trust, plain_text = true"
 
 
 def check_url(url: str, where: str) -> None:
@@ -36,10 +38,7 @@ def check_encrypted(url: str, where: str, danger: str = LOGIN_SHOWN) -> None:
     ``danger``: what can happen then, as a part of the message."""
     parts = urlsplit(url)
     if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
-        raise ConfigError(
-            f"{where} is of another machine{danger}. Fix: write https://, or, in a network that you trust, "
-            "plain_text = true"
-        )
+        raise ConfigError(f"{where} is of another machine{danger}. Fix: write https://, or, {PLAIN_TEXT}")
 
 
 def is_loopback(host: str) -> bool:

@@ -123,7 +123,8 @@ ERRORS = {
         fix="correct the user's [policy](your-own-systems.md), or `[s3]` of the role's platform file",
     ),
     ErrorCode.S3_LOGIN: ErrorGuide(
-        cause="S3 refuses the login of `[s3]`: a wrong key, keys that ended, a clock that is off. Or STS "
+        cause="S3 refuses the login of `[s3]`, or the keys that a catalog gives for a table: a wrong key, "
+        "keys that ended, a clock that is off. Or STS "
         "does not give the role, the token's file has ended, no credentials are found, or the certificate "
         "is of a CA that is not declared",
         fix="do what the text says ([logins](your-own-systems.md#s3)); the stream goes on by itself with "

@@ -14,6 +14,7 @@ import pytest
 
 from sluice.airflow.triggers import requests
 from sluice.airflow.triggers.requests import MAX_ABANDONED, Requests
+from sluice.clients.s3.errors import S3LoginRefused
 from sluice.core.errors import Unreachable
 from tests.support.raising import raising
 
@@ -80,6 +81,28 @@ def test_requests_use_the_same_clients_while_they_answer() -> None:
     asyncio.run(sender.close(20))
     (clients,) = Clients.made
     assert (clients.closed.is_set(), clients.shared) == (True, False)
+
+
+def test_after_a_refused_login_come_new_clients() -> None:
+    """Which read the secret again."""
+    sender = Requests("a", Clients)
+
+    def refuse(error: Exception) -> Callable[[Clients], str]:
+        def asked(_: Clients) -> str:
+            raise error
+
+        return asked
+
+    async def all_of_them() -> str:
+        for error in (S3LoginRefused("S3 refuses the login"), Unreachable("it is away")):
+            with raising(type(error), str(error)):
+                await sender.send(refuse(error), 20)
+        return await sender.send(Clients.answer, 20)
+
+    assert asyncio.run(all_of_them()) == "answer"
+    refused, used = Clients.made
+    until(refused.closed.is_set)
+    assert not used.closed.is_set(), "what is away says nothing of the login"
 
 
 def test_after_a_request_that_hangs_come_new_clients_and_its_own_are_closed_when_it_returns() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sluice.clients import backoff
 from sluice.clients.catalogs import pointers, vended
 from sluice.clients.catalogs.table_keys import RETRY_SECONDS, USUAL_SECONDS, TableKeys, table_keys
 from sluice.clients.catalogs.vended import Vended, client_with
@@ -85,6 +86,7 @@ class Catalog:
 def catalog(monkeypatch: pytest.MonkeyPatch) -> Iterator[Catalog]:
     made = Catalog()
     monkeypatch.setattr(vended, "time", SimpleNamespace(time=lambda: made.now))
+    monkeypatch.setattr(backoff, "now", lambda: made.now)
     monkeypatch.setattr(pointers, "opened", lambda properties: made)
     vended._vended.cache_clear()
     yield made
@@ -139,9 +141,38 @@ def test_keys_that_have_not_ended_outlive_a_catalog_that_does_not_answer(catalog
     with raising(Unreachable, "away"):
         keys.keys("raw.a")
     catalog.failure = None
+    catalog.now += 2
     assert key(keys.keys("raw.a")) == "2"
     with raising(Missing, "raw.gone"):
         keys.keys("raw.gone")
+
+
+@pytest.mark.parametrize("has_had_some", [False, True])
+def test_without_good_keys_a_catalog_that_is_away_is_not_asked_at_each_request(
+    catalog: Catalog, has_had_some: bool
+) -> None:
+    keys = Vended(ROLE, ())
+    if has_had_some:
+        keys.keys("raw.a")
+        catalog.now += 100
+    catalog.asked.clear()
+    catalog.failure = Unreachable("the catalog is away")
+    for _ in range(600):
+        with raising(Unreachable, "the catalog is away"):
+            keys.keys("raw.a")
+        catalog.now += 0.1
+    assert 3 <= len(catalog.asked) <= 10
+    catalog.failure = None
+    catalog.now += 30
+    assert key(keys.keys("raw.a")) == ("2" if has_had_some else "1")
+
+
+def test_keys_that_end_before_they_come_are_not_asked_for_at_each_request(catalog: Catalog) -> None:
+    catalog.seconds = -60
+    keys = Vended(ROLE, ())
+    assert {key(keys.keys("raw.a")) for _ in range(10)} == {"1"}
+    catalog.now += RETRY_SECONDS
+    assert key(keys.keys("raw.a")) == "2"
 
 
 def test_what_the_catalog_says_anyway_is_taken_when_keys_are_due(catalog: Catalog) -> None:

@@ -20,7 +20,7 @@ from tests.support.raising import raising
 FILE = """
 role = "airflow"
 [kafka]
-bootstrap_servers = "kafka:9092"
+bootstrap_servers = "127.0.0.1:9092"
 [s3]
 access_key = "a"
 secret_key = "b"
@@ -39,7 +39,7 @@ root = "s3a://w/checkpoints"
 """
 SUPERVISOR = """
 [supervisor]
-url = "http://h:1"
+url = "http://127.0.0.1:1"
 username = "u"
 password = "p"
 """
@@ -69,7 +69,7 @@ def test_two_runtimes_or_none_are_an_error() -> None:
 
 
 def test_what_the_sections_say() -> None:
-    assert _platform(SUPERVISOR).supervisor == Supervisor("http://h:1", "u", "p")
+    assert _platform(SUPERVISOR).supervisor == Supervisor("http://127.0.0.1:1", "u", "p")
     assert _platform(KUBERNETES).kubernetes == Kubernetes("sluice", "x", "native", "", "")
     with raising(ConfigError, "airflow.toml", "'yarn'", "native or operator"):
         _platform(f'{KUBERNETES}mode = "yarn"\n')

@@ -332,9 +332,15 @@ def test_a_certificate_that_is_replaced_is_read_by_a_client_that_stays(tmp_path:
         assert client.get(("schemas", "types")).body == ["AVRO"]
         assert server.connections == 1
         key.write_bytes(kept)
-        authority.issue("sluice")
-        assert client.get(("schemas", "types")).body == ["AVRO"]
-        assert server.connections == 2
+        for connections in (2, 3, 4):
+            authority.issue("sluice")
+            before, replaced = [*client._clients.values()], [*client._replaced]
+            assert client.get(("schemas", "types")).body == ["AVRO"]
+            assert server.connections == connections
+            # Those of the last replacement, which another thread may use, and none of an earlier one.
+            assert client._replaced == before
+            assert not any(one.is_closed for one in before)
+            assert all(one.is_closed for one in replaced)
         client.close()
 
 

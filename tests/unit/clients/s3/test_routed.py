@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from sluice.clients.catalogs.table_keys import TableKeys
 from sluice.clients.s3 import routed
+from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.requests import USUAL
 from sluice.clients.s3.routed import RoutedClient
 from sluice.config.platform_sections.s3 import S3
@@ -126,12 +127,30 @@ def test_keys_that_do_not_suffice_are_the_catalogs_matter(
     assert len(clients[names[-1]].sent) == 1
 
 
+@pytest.mark.parametrize(
+    ("code", "fix"),
+    [
+        ("RequestTimeTooSkewed", "Fix: set this machine's clock, or the server's"),
+        ("ExpiredToken", "Fix: let the catalog give keys of the table's S3 that have not ended"),
+        ("InvalidAccessKeyId", "Fix: let the catalog give keys of the table's S3"),
+    ],
+)
+def test_keys_that_count_for_nothing_are_a_refused_login(
+    clients: dict[str, Client], code: str, fix: str
+) -> None:
+    """No right is missing."""
+    for names in (("one",), ("one", "two")):
+        clients["one"].refuses = clients["two"].refuses = code
+        with raising(S3LoginRefused, "table raw.a: S3 refuses the keys that the catalog gives", fix):
+            made(clients, *names).get_object(Bucket="lake", Key="a/1")
+
+
 def test_pages_are_asked_for_again_with_new_keys_or_refused(clients: dict[str, Client]) -> None:
     clients["one"].refuses = "ExpiredToken"
     pages = made(clients, "one", "two").get_paginator("list_objects_v2")
     assert list(pages.paginate(Bucket="lake", Prefix="a/")) == ["two"]
     pages = made(clients, "one").get_paginator("list_objects_v2")
-    with raising(Refused, "s3://lake/a/ (ExpiredToken)", "Fix:"):
+    with raising(S3LoginRefused, "s3://lake/a/ (ExpiredToken: no message)", "Fix: let the catalog give keys"):
         list(pages.paginate(Bucket="lake", Prefix="a/"))
     assert list(pages.paginate(Bucket="lake", Prefix="ledger/")) == ["usual"]
 

@@ -136,7 +136,7 @@ def test_on_a_rest_catalog_the_roles_have_its_tokens_and_no_login_of_its_databas
 
 def test_checks_are_reported_to_the_service_that_serves_them(context: Context) -> None:
     found, file = volumes(context, DEFAULT), layout.HOME.platform / "airflow.toml"
-    wanted = {"token": SECRETS["metrics"], "checks_url": "http://checks:18082"}
+    wanted = {"token": SECRETS["metrics"], "checks_url": "http://checks:18082", "plain_text": True}
     for name in ("airflow", "scheduler", "checks"):
         assert tomllib.loads(found[name].files[file])["metrics"] == wanted
     assert "--host 0.0.0.0 --port 18082" in found["checks"].scripts["checks"]

@@ -93,7 +93,7 @@ def test_what_commits_rely_on_is_not_overridden(key: str, value: str) -> None:
 def test_queries_do_not_write_their_checkpoints_with_the_keys_of_a_table() -> None:
     document = {
         "role": "consumer",
-        "kafka": {"bootstrap_servers": "b:9092"},
+        "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
         "s3": {"access_key": "k", "secret_key": "s"},
         "lake": {
             "warehouse": "s3://w/lake",

@@ -25,7 +25,7 @@ def on(s3: S3) -> Platform:
     catalog = {"type": "sql", "uri": "postgresql://localhost/lake", "username": "u", "password": "p"}
     made: dict[str, Any] = {
         "role": "consumer",
-        "kafka": {"bootstrap_servers": "k:9092"},
+        "kafka": {"bootstrap_servers": "127.0.0.1:9092"},
         "s3": {"access_key": "key", "secret_key": "hidden"},
         "lake": {"warehouse": "s3://w/lake", "ledger": "s3://w/ledger", "catalog": catalog},
         "source": {"bucket": "s"},

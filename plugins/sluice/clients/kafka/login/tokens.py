@@ -52,8 +52,8 @@ class Tokens(oauth.Tokens):
     def remark(self) -> Remark:
         """What may be why a broker refuses the newest token, or there is none. A clock alone is no reason to
         take a lost connection for a refusal: issuers give tokens of some minutes ago, too."""
-        if isinstance(self._failure, Refused):
-            return Remark(str(self._failure), is_final=True)
+        if isinstance(failure := self._backoff.failure, Refused):
+            return Remark(str(failure), is_final=True)
         if self._token is None:
             return Remark()
         value = self._token.value

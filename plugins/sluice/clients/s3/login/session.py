@@ -11,7 +11,8 @@ import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver
 
-from sluice.clients.s3.login.credentials import Login, login, plain_session
+from sluice.clients.s3.login.credentials import Login, login
+from sluice.clients.s3.login.sources import plain_session
 from sluice.clients.s3.requests import S3_REQUESTS, Limits
 from sluice.config.platform_sections.s3 import AWS_KMS, S3
 

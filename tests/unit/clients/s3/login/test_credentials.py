@@ -62,7 +62,7 @@ def refusal(code: str, message: str, status: int = 403) -> ClientError:
 @pytest.fixture
 def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
     made = Sts()
-    monkeypatch.setattr(credentials, "_asking", lambda s3: made.ask)
+    monkeypatch.setattr(credentials, "asking", lambda s3: made.ask)
     login.cache_clear()
     yield made
     login.cache_clear()
@@ -176,7 +176,11 @@ def test_a_process_that_waits_is_told_of_a_refusal_and_not_of_an_outage(
             Unreachable,
             "no credentials were given",
         ),
-        (RuntimeError("the refreshed credentials are still expired."), Unreachable, "still expired"),
+        (
+            RuntimeError("the refreshed credentials are still expired."),
+            S3LoginRefused,
+            "the refreshed credentials are still expired. Fix: set the clock, or renew the login",
+        ),
         (ProfileNotFound(profile="lake"), S3LoginRefused, "(lake) could not be found. Fix: "),
         (
             SSLError(endpoint_url="u", error=OSError("CERTIFICATE_VERIFY_FAILED")),
@@ -201,19 +205,23 @@ def test_a_clock_that_is_ahead_of_all_that_is_given_is_named(sts: Sts) -> None:
         key_of(login(S3_ROLE))
 
 
+@pytest.mark.parametrize("has_ended", [False, True])
 def test_who_has_nothing_valid_does_not_ask_with_each_request(
-    sts: Sts, monkeypatch: pytest.MonkeyPatch
+    sts: Sts, monkeypatch: pytest.MonkeyPatch, has_ended: bool
 ) -> None:
     at = [1_000.0]
     monkeypatch.setattr(backoff, "now", lambda: at[0])
-    sts.failure = refusal("AccessDenied", "not authorized")
+    if has_ended:
+        sts.seconds, said = -3600.0, "what was given ended 1 h ago"
+    else:
+        sts.failure, said = refusal("AccessDenied", "not authorized"), "not authorized"
     found = login(S3_ROLE)
     for _ in range(600):
-        with raising(S3LoginRefused, "not authorized"):
+        with raising(S3LoginRefused, said):
             key_of(found)
         at[0] += 0.1
     assert 3 <= sts.asked <= 10
-    sts.failure = None
+    sts.failure, sts.seconds = None, 3600.0
     at[0] += 30
     assert key_of(found) == f"key-{sts.asked}"
 

@@ -1,0 +1,115 @@
+"""A profile whose keys another tool renews: they are read again by a process that stays."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice.clients import backoff
+from sluice.clients.s3.errors import S3LoginRefused
+from sluice.clients.s3.login import sources
+from sluice.clients.s3.login.credentials import Login
+from sluice.config.platform_sections.s3 import S3
+from tests.support.raising import raising
+
+ROLE = "arn:aws:iam::123456789012:role/lake"
+
+
+class Keys:
+    """The credentials file of AWS's tools."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def write(self, key: str, profile: str = "lake") -> None:
+        part = self._path.with_suffix(".part")
+        part.write_text(f"[{profile}]\naws_access_key_id = {key}\naws_secret_access_key = s\n")
+        part.replace(self._path)
+
+
+@pytest.fixture
+def keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Keys:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    # It is missing, as on most machines.
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    made = Keys(tmp_path / "credentials")
+    made.write("first")
+    return made
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    at = [1_000.0]
+    monkeypatch.setattr(backoff, "now", lambda: at[0])
+    return at
+
+
+@pytest.fixture
+def assumed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """With which keys a role was asked for."""
+    asked: list[str] = []
+
+    class Sts:
+        def __init__(self, key: str) -> None:
+            self._key = key
+
+        def assume_role(self, **_: Any) -> dict[str, Any]:
+            asked.append(self._key)
+            found = {"AccessKeyId": f"by-{self._key}", "SecretAccessKey": "s", "SessionToken": "t"}
+            return {"Credentials": {**found, "Expiration": "2100-01-01T00:00:00+00:00"}}
+
+    monkeypatch.setattr(sources, "_sts", lambda s3: lambda *_, **given: Sts(given["aws_access_key_id"]))
+    return asked
+
+
+def key_of(found: Login) -> str:
+    return str(found.get_frozen_credentials().access_key)
+
+
+def test_keys_that_do_not_end_are_read_again(keys: Keys) -> None:
+    found = Login(S3(profile="lake"))
+    assert key_of(found) == "first"
+    for key in ("second", "third"):
+        keys.write(key)
+        assert key_of(found) == key
+    assert found.ends is None
+
+
+def test_a_role_is_assumed_with_the_new_ones(keys: Keys, assumed: list[str]) -> None:
+    found = Login(S3(profile="lake", role_arn=ROLE))
+    assert [key_of(found) for _ in range(3)] == ["by-first"] * 3
+    keys.write("second")
+    assert [key_of(found) for _ in range(3)] == ["by-second"] * 3
+    assert assumed == ["first", "second"]
+
+
+def test_those_before_go_on_while_the_file_cannot_be_used(
+    keys: Keys, clock: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    found = Login(S3(profile="lake"))
+    assert key_of(found) == "first"
+    keys.write("other", profile="another")
+    with caplog.at_level(logging.WARNING):
+        assert [key_of(found) for _ in range(9)] == ["first"] * 9
+    (said,) = [one for one in caplog.records if one.levelno >= logging.WARNING]
+    assert "credentials for S3 not renewed: profile lake: " in said.getMessage()
+    keys.write("second")
+    assert key_of(found) == "first", "not with each request"
+    clock[0] += 30
+    assert key_of(found) == "second"
+
+
+def test_a_login_that_was_refused_takes_what_was_written_since(keys: Keys, clock: list[float]) -> None:
+    keys.write("other", profile="another")
+    found = Login(S3(profile="lake"))
+    with raising(S3LoginRefused, "profile lake: "):
+        key_of(found)
+    keys.write("second")
+    clock[0] += 30
+    assert key_of(found) == "second"
