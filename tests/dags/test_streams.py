@@ -144,7 +144,7 @@ def test_before_a_task_runs_only_its_own_streams_declaration_is_read(
         with _airflow_parsing_context_manager(dag_id=dag_id, task_id="any"):
             assert set(dag_file()) == declarations.ids("rides")
     assert set(read) == {"rides"}
-    with _airflow_parsing_context_manager(dag_id="rides_of_nobody", task_id="any"):
+    with _airflow_parsing_context_manager(dag_id="rides_unknown", task_id="any"):
         assert set(dag_file()) == declarations.HEALTHY
     declarations.make(streams, "rides", "name = 1")
     with _airflow_parsing_context_manager(dag_id="rides_stream", task_id="consumer"):

@@ -41,7 +41,7 @@ def unpaused(rig: Rig) -> Iterator[Rig]:
 def test_months_of_files_with_a_late_one_also_if_scheduler_and_worker_are_killed(
     unpaused: Rig, year: int, months: int, is_disturbed: bool
 ) -> None:
-    """Of so many months of a year; there is no file of the one behind them at first."""
+    """So many months of a year; there is no file of the one behind them at first."""
     rig = unpaused
     rig.ensure_stream()
     *full, empty = [f"{year}-{month:02}" for month in range(1, months + 2)]
