@@ -46,12 +46,13 @@ def static_token(value: str) -> Span | None:
     return Span(begins if isinstance(begins, int | float) else time.time(), ends)
 
 
-def clock_of(row: Row, url: str) -> bool:
-    """Fill the server's clock, which any answer of a web server says; whether there was one."""
+def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
+    """Fill the server's clock, which any answer of a web server says; whether there was one. ``is_direct``:
+    its clients heed no proxy."""
     parts = urlsplit(url)
     # Not what the address has of a login, and of a query: this connection is not verified, as one before was.
     bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
-    is_direct = is_loopback(parts.hostname or "")
+    is_direct = is_direct or is_loopback(parts.hostname or "")
     began = time.time()
     try:
         answer = httpx.head(bare, timeout=SECONDS, verify=False, trust_env=not is_direct)  # noqa: S501
@@ -135,7 +136,7 @@ def ask_checks(metrics: Metrics, rows: list[Row]) -> None:
 def _ask_by_token(
     row: Row, section: object, url: str, path: str, token: str, accepted: tuple[int, ...]
 ) -> None:
-    if not handshakes.look_at(row, url, Tls.declared(section)):
+    if not handshakes.look_at(row, url, Tls.declared(section), is_direct=True):
         return
     try:
         status, _ = request("GET", url, path, token, SECONDS)
@@ -148,14 +149,14 @@ def _ask_by_token(
         ) from None
     if status not in accepted:
         raise Refused(f"it answered {status}; 401: another token. Fix: give both the same one")
-    clock_of(row, url)
+    clock_of(row, url, is_direct=True)
 
 
 def ask_supervisor(supervisor: Supervisor, rows: list[Row]) -> None:
     """Fill the row."""
     from sluice.clients.processes.supervisord import connect
 
-    if not handshakes.look_at(rows[0], supervisor.url, Tls.declared(supervisor)):
+    if not handshakes.look_at(rows[0], supervisor.url, Tls.declared(supervisor), is_direct=True):
         return
     try:
         connect(supervisor, SECONDS).getState()
