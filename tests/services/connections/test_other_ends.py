@@ -17,12 +17,12 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from airflow.sdk.exceptions import AirflowFailException
 
 from local.runtime import roles
 from local.runtime.ports import HOST, free_ports, free_range
 from local.runtime.supervisord import render
 from local.services import postgres
+from sluice.airflow.failures import FindingsFailed
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator, mail_ends
 from sluice.catalog_check.trial import SCHEMA
 from sluice.cli import app
@@ -232,7 +232,7 @@ def test_the_task_and_the_command_look_at_all_of_it(
     # local/run sets it: the command would be the checkout's, of another stack.
     monkeypatch.delenv(app.VARIABLE, raising=False)
     monkeypatch.delenv("AIRFLOW_CONN_SLUICE_RESULTS", raising=False)
-    with pytest.raises(AirflowFailException) as caught:
+    with pytest.raises(FindingsFailed) as caught:
         CheckConnectionsOperator(task_id="check_connections").execute(cast("Any", {}))
     # Supervisord, the observer and the process of checks do not run here, and Airflow lacks the connection.
     assert str(caught.value).startswith("SLU-281 6 of ")
