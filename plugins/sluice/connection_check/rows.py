@@ -17,6 +17,9 @@ from sluice.core.messages import UNKNOWN, age, aligned, counted, iso, summarize
 
 # Before its end a certificate is about to end: a third of its time, as far as it is no more than two weeks.
 SOON_SECONDS, SOON_SHARE = 14 * 86400.0, 1 / 3
+# The share of a token that is written again in time: the kubelet does so when a fifth is left, within some
+# minutes of its own.
+WRITTEN_SHARE = 0.1
 # As far as machines' clocks differ that are set. AWS refuses requests from 15 minutes on, most token issuers
 # from one minute on.
 CLOCK_SECONDS = 60.0
@@ -35,8 +38,8 @@ class Span:
     whose: str = ""
     """Name of a certificate behind the first of a chain; empty: the first."""
 
-    def is_about_to_end(self, now: float) -> bool:
-        return self.ends - now < min(SOON_SECONDS, (self.ends - self.begins) * SOON_SHARE)
+    def is_about_to_end(self, now: float, share: float = SOON_SHARE) -> bool:
+        return self.ends - now < min(SOON_SECONDS, (self.ends - self.begins) * share)
 
 
 def is_valid(span: Span, now: float) -> bool:
@@ -98,6 +101,8 @@ class Row:
     """The token of the login; None without one, or if it does not say."""
     is_renewed: bool = False
     """Whether the token is fetched again by itself, so that its end is ordinary."""
+    is_written: bool = False
+    """Whether the token is of a file that another process writes, again before its end."""
     clock: float | None = None
     """Seconds that the server's clock is ahead of this machine's; None: it does not say."""
     rights: Rights = field(default_factory=Rights)
@@ -127,11 +132,12 @@ def judge(row: Row, now: float) -> None:
     """Add the problems that follow from what was found; ``now``: this machine's time."""
     section = row.end.split()[0]
     token = [row.token] if row.token and not row.is_renewed else []
+    renewal = "let what writes its file renew it" if row.is_written else f"write a newer one into [{section}]"
     renewing = (
         (row.certificate, "the server's certificate", "renew it there"),
         (row.own, "this role's own certificate", "renew it, under the same name"),
         ([row.authority], "the declared CA's certificate", "put the newer one into the same file"),
-        (token, "the token", f"write a newer one into [{section}]"),
+        (token, "the token", renewal),
     )
     for span, first, fix in ((span, name, fix) for found, name, fix in renewing for span in found if span):
         name = f"the certificate of {span.whose} behind {first}" if _is_behind(span, row) else first
@@ -142,7 +148,7 @@ def judge(row: Row, now: float) -> None:
                 f"{name} is not yet valid: from {iso(span.begins)} on, in {age(span.begins - now)} by this "
                 "machine's clock. Fix: set the clock of this machine, or wait"
             )
-        elif span.is_about_to_end(now):
+        elif span.is_about_to_end(now, WRITTEN_SHARE if row.is_written and span is row.token else SOON_SHARE):
             row.problems.append(f"{name} ends in {age(span.ends - now)}, {iso(span.ends)}. Fix: {fix}")
     if row.tls.endswith(UNVERIFIED) and not row.problems:
         row.remarks.append(

@@ -85,6 +85,14 @@ def test_a_token_that_is_fetched_again_may_end() -> None:
     assert "the token ends in 5 s" in problem(token=ending(5, 300))
 
 
+def test_a_token_of_a_file_is_told_of_when_it_was_not_written_again_in_time() -> None:
+    """The kubelet does it when a fifth is left."""
+    assert not row(token=ending(0.15 * 3600, 3600), is_written=True).problems
+    line = problem(token=ending(0.09 * 3600, 3600), is_written=True)
+    assert "the token ends in 5 min" in line
+    assert line.endswith("Fix: let what writes its file renew it")
+
+
 def test_a_certificate_of_tomorrow_is_a_clock_that_is_behind() -> None:
     line = problem(certificate=Span(NOW + 3600, NOW + YEAR))
     assert "is not yet valid" in line

@@ -71,6 +71,21 @@ def test_the_end_of_a_declared_token() -> None:
     assert found is not None
     assert (found.begins, found.ends) == (now - 60, now + 60)
     assert static_token(signed({"iat": now})) is None
+    # In milliseconds no date can show it.
+    assert static_token(signed({"exp": now * 1000})) is None
+
+
+def test_a_token_that_says_no_begin_is_told_of_before_its_end() -> None:
+    now = int(time.time())
+    token = signed({"exp": now + 13 * 86400})
+    row = Row("consumer", "lake.catalog rest", "there", token=static_token(token))
+    judge(row, now)
+    (line,) = row.problems
+    assert "the token ends in 13 d" in line
+    # Of a file it began when it was written.
+    row = Row("consumer", "kafka", "there", token=static_token(token, now - 86400.0), is_written=True)
+    judge(row, now)
+    assert row.problems == []
 
 
 def test_the_files_of_an_encrypted_address_are_read_though_it_does_not_answer(

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from math import inf
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -22,7 +24,7 @@ from sluice.clients.kafka.login.tokens import tokens
 from sluice.config.platform_sections.kafka import AWS_MSK_IAM, OAUTHBEARER, Kafka
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.probing.web import ask_address
+from sluice.connection_check.probing.web import ask_address, static_token
 from sluice.connection_check.rights.kafka import (
     CLUSTER,
     CLUSTER_NAME,
@@ -81,8 +83,9 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         rows.append(Row(role, "kafka token endpoint", url, row.login))
         ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
     if kafka.sasl_mechanism in _BY_TOKEN:
-        token = tokens(kafka).current()
-        row.token, row.is_renewed = Span(*token.span()), not kafka.token_file
+        token, path = tokens(kafka).current(), kafka.token_file
+        row.token = static_token(token.value, _written(path)) if path else Span(*token.span())
+        row.is_written, row.is_renewed = bool(path), not path
     admin = KafkaAdmin(kafka, SECONDS)
     failure: ClientError | None = None
     names = [one.strip() for one in kafka.bootstrap_servers.split(",")]
@@ -110,6 +113,13 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         row.problems.append("no broker told of rights. Fix: see its brokers")
     else:
         raise failure
+
+
+def _written(path: str) -> float:
+    try:
+        return Path(path).stat().st_mtime
+    except OSError:
+        return -inf
 
 
 def _is_encrypted(kafka: Kafka) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from http.client import HTTPException
+from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 from xmlrpc.client import Fault, ProtocolError
 
 import httpx
 
-from sluice.clients.kafka.login.tokens import claims
+from sluice.clients.kafka.login.tokens import claims, is_time
 from sluice.config.reading.urls import is_loopback
 from sluice.config.reading.values import shown_address
 from sluice.connection_check.probing import tls as handshakes
@@ -30,20 +31,23 @@ if TYPE_CHECKING:
     from sluice.config.platform_sections.supervisor import Supervisor
 
 SECONDS = 8.0
+# The year 9999, behind which no date can be written: a time in milliseconds is.
+_LAST = 253_402_300_799
 # No stream's name has a hyphen.
 NAME = "sluice-check"
 
 
-def static_token(value: str) -> Span | None:
-    """When a declared bearer token ends, if it is a JWT that says so."""
+def static_token(value: str, written: float = -inf) -> Span | None:
+    """When a declared bearer token ends, if it is a JWT that says so. ``written``: seconds since 1970, in
+    place of a begin that it does not say; without both it is about to end two weeks before."""
     try:
         found = claims(value)
     except ValueError:
         return None
     ends, begins = found.get("exp"), found.get("iat", found.get("nbf"))
-    if not isinstance(ends, int | float):
+    if not is_time(ends) or not 0 <= ends <= _LAST:
         return None
-    return Span(begins if isinstance(begins, int | float) else time.time(), ends)
+    return Span(begins if is_time(begins) and begins <= _LAST else written, ends)
 
 
 def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
