@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from pathlib import Path
 
 import httpx
@@ -138,3 +139,23 @@ def test_files_that_are_replaced_just_now_are_waited_for(tmp_path: Path) -> None
     renewal.join()
     assert row.problems == []
     assert row.own
+
+
+@pytest.mark.parametrize(("age", "is_known"), [({}, True), ({"Age": "0"}, True), ({"Age": "1800"}, False)])
+def test_the_clock_of_an_answer_that_was_cached_is_not_taken(
+    age: dict[str, str], is_known: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: dict[str, str] = {}
+
+    def head(url: str, headers: dict[str, str], **_: object) -> httpx.Response:
+        asked.update(headers)
+        at = format_datetime(datetime.now(UTC) - timedelta(seconds=int(age.get("Age", 0))), usegmt=True)
+        return httpx.Response(200, headers={"Date": at, **age})
+
+    monkeypatch.setattr(web.httpx, "head", head)
+    row = Row("producer", "feeds x", "there")
+    ask_address("http://feeds.example.com/", Tls(), [row])
+    assert asked == {"Cache-Control": "no-cache"}
+    assert (row.clock is not None, bool(row.remarks)) == (is_known, not is_known)
+    judge(row, time.time())
+    assert row.problems == []

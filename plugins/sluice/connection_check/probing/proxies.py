@@ -7,6 +7,8 @@ from base64 import b64encode
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import unquote, urlsplit
 
+from requests.utils import get_environ_proxies, select_proxy
+
 from sluice.config.reading.urls import is_loopback
 
 # Of a connection, and of each answer in its handshake.
@@ -16,8 +18,6 @@ CONNECT_SECONDS = 5.0
 def proxy_of(url: str) -> str:
     """The proxy that HTTPS_PROXY, or ALL_PROXY, names for the address; empty without one, for this machine,
     and for what NO_PROXY names."""
-    from requests.utils import get_environ_proxies, select_proxy
-
     if is_loopback(urlsplit(url).hostname or ""):
         return ""
     found = str(select_proxy(url, get_environ_proxies(url)) or "")
