@@ -128,6 +128,12 @@ class Row:
         return "FAILED" if self.problems else "not looked at" if self.not_looked_at else "ok"
 
 
+def with_fix(error: Exception) -> str:
+    """An error as a problem: one without an answer has often no fix of its own."""
+    text = str(error)
+    return text if "Fix: " in text else f"{text}. Fix: start it, or let this machine reach it"
+
+
 def judge(row: Row, now: float) -> None:
     """Add the problems that follow from what was found; ``now``: this machine's time."""
     section = row.end.split()[0]

@@ -10,9 +10,7 @@ from urllib.parse import unquote, urlsplit
 from requests.utils import get_environ_proxies, select_proxy
 
 from sluice.config.reading.urls import is_loopback
-
-# Of a connection, and of each answer in its handshake.
-CONNECT_SECONDS = 5.0
+from sluice.connection_check.deadlines import CONNECT_SECONDS
 
 
 def proxy_of(url: str) -> str:

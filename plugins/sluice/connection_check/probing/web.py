@@ -15,6 +15,7 @@ import httpx
 from sluice.clients.kafka.login.tokens import claims, is_time
 from sluice.config.reading.urls import is_loopback
 from sluice.config.reading.values import shown_address
+from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rows import Row, Span, compared
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from sluice.config.platform_sections.registry import Registry
     from sluice.config.platform_sections.supervisor import Supervisor
 
-SECONDS = 8.0
 # The year 9999, behind which no date can be written: a time in milliseconds is.
 _LAST = 253_402_300_799
 # No stream's name has a hyphen.
@@ -63,7 +63,7 @@ def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
         answer = httpx.head(
             bare,
             headers={"Cache-Control": "no-cache"},
-            timeout=SECONDS,
+            timeout=ANSWER_SECONDS,
             verify=False,  # noqa: S501
             trust_env=not is_direct,
         )
@@ -153,7 +153,7 @@ def _ask_by_token(
     if not handshakes.look_at(row, url, Tls.declared(section), is_direct=True):
         return
     try:
-        status, _ = request("GET", url, path, token, SECONDS)
+        status, _ = request("GET", url, path, token, ANSWER_SECONDS)
     except (OSError, HTTPException) as error:
         raise Unreachable(f"it does not answer: {error}. Fix: start it, or correct its url") from error
     except ValueError:
@@ -173,7 +173,7 @@ def ask_supervisor(supervisor: Supervisor, rows: list[Row]) -> None:
     if not handshakes.look_at(rows[0], supervisor.url, Tls.declared(supervisor), is_direct=True):
         return
     try:
-        connect(supervisor, SECONDS).getState()
+        connect(supervisor, ANSWER_SECONDS).getState()
     except ProtocolError as error:
         if error.errcode == 401:
             raise Refused("it refuses the login. Fix: correct username and password") from error
