@@ -25,6 +25,8 @@ WRITTEN_SHARE = 0.1
 CLOCK_SECONDS = 60.0
 # S3 and web servers say the time to the second only.
 CLOCK_STEP_SECONDS = 2.0
+# The end of a database of results, before the id of its Airflow connection.
+CONNECTION = "connection"
 PLAIN_TEXT, UNVERIFIED = "plain text", ", not verified"
 HEAD = ("role", "end", "address", "login", "TLS", "certificate", "own", "token", "clock", "rights", "state")
 
@@ -81,7 +83,8 @@ class Row:
     role: str
     """Whose platform file names it, as `consumer`."""
     end: str
-    """Its kind, as `kafka`; a section of the platform file begins with it."""
+    """Its kind, as `kafka`, a section of the platform file, with what of it is meant; or CONNECTION and the
+    id of an Airflow connection."""
     address: str
     """Where it is, as :func:`sluice.config.reading.values.shown_address` has it, whatever is assigned."""
     login: str = "none"
@@ -119,6 +122,12 @@ class Row:
         super().__setattr__(name, shown_address(value) if name == "address" else value)
 
     @property
+    def login_of(self) -> str:
+        """Where its login is declared."""
+        kind, _, name = self.end.partition(" ")
+        return f"Airflow connection {name}" if kind == CONNECTION else f"[{kind}] of {self.role}.toml"
+
+    @property
     def where(self) -> str:
         return f"{self.role} {self.end} {self.address}".strip()
 
@@ -136,9 +145,10 @@ def with_fix(error: Exception) -> str:
 
 def judge(row: Row, now: float) -> None:
     """Add the problems that follow from what was found; ``now``: this machine's time."""
-    section = row.end.split()[0]
     token = [row.token] if row.token and not row.is_renewed else []
-    renewal = "let what writes its file renew it" if row.is_written else f"write a newer one into [{section}]"
+    renewal = (
+        "let what writes its file renew it" if row.is_written else f"write a newer one into {row.login_of}"
+    )
     renewing = (
         (row.certificate, "the server's certificate", "renew it there"),
         (row.own, "this role's own certificate", "renew it, under the same name"),
@@ -168,9 +178,10 @@ def judge(row: Row, now: float) -> None:
             "(NTP); logins and tokens are refused meanwhile"
         )
     if row.rights.missing:
+        whose = "a database for results" if row.end.startswith(f"{CONNECTION} ") else "its role"
         row.problems.append(
             f"{counted(len(row.rights.missing), 'right')} missing: {summarize(row.rights.missing, 8)}. Fix: "
-            f"grant the user of [{section}] of {row.role}.toml what docs/your-own-systems.md has for its role"
+            f"grant the user of {place} what docs/your-own-systems.md has for {whose}"
         )
     if row.rights.excess:
         row.remarks.append(

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -262,17 +263,17 @@ def test_a_server_that_stands_still_is_named_and_the_others_are_shown(
 def test_a_broker_that_stands_still_while_it_is_asked_for_rights_is_named(services: Services) -> None:
     kafka = services.stack.platform("consumer").kafka
     admin = KafkaAdmin(kafka, ANSWER_SECONDS)
-    assert admin.find("no-topic") is None
+    assert admin.find(topics(SPECS)[0][0])
 
-    def ask(rows: list[Row]) -> None:
+    def ask(asked: Callable[[KafkaAdmin, Sequence[str]], object], rows: list[Row]) -> None:
         services.signal("kafka", signal.SIGSTOP)
         try:
-            asked(admin, ["a-topic"])
+            asked(admin, ["one"])
         finally:
             services.signal("kafka", signal.SIGCONT)
 
     for asked in (rights_on_topics, rights_on_groups):
-        (row,) = look([End(Row("consumer", "kafka", kafka.bootstrap_servers), ask)])
+        (row,) = look([End(Row("consumer", "kafka", kafka.bootstrap_servers), partial(ask, asked))])
         (problem,) = row.problems
         assert "rights on" in problem
         assert "TIMED_OUT" in problem

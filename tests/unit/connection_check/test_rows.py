@@ -124,6 +124,19 @@ def test_a_missing_right_fails_and_one_too_many_is_a_remark() -> None:
     assert str(found) == "1 missing, 1 too many"
 
 
+def test_a_right_that_is_missing_in_a_database_of_results_names_its_connection() -> None:
+    found = compared([("INSERT on table t", True, False)])
+    seen = Row("consumer", "connection sluice_results", "db:5432/results", "user etl", rights=found)
+    judge(seen, NOW)
+    (line,) = failures([seen])
+    assert line.startswith("consumer connection sluice_results db:5432/results: 1 right missing: INSERT")
+    fix = (
+        "grant the user of Airflow connection sluice_results what docs/your-own-systems.md has for a database"
+    )
+    assert fix in line
+    assert ".toml" not in line
+
+
 def test_what_is_needed_and_there_is_counted() -> None:
     found = compared([("a", True, True), ("b", False, False)])
     assert not row(rights=found).problems

@@ -52,11 +52,13 @@ def test_more_ends_than_are_asked_at_once_may_stand_still() -> None:
     """Each has its own time, and then its place is another's."""
     for_ever = threading.Event()
     many = AT_ONCE + 4
+
+    def hang(rows: list[Row]) -> None:
+        for_ever.wait()
+
     began = time.monotonic()
-    rows = look(
-        [*(end("s3", lambda _: bool(for_ever.wait())) for _ in range(many)), end("kafka", nothing)],
-        seconds=0.3,
-    )
+    hanging = [end("s3", hang) for _ in range(many)]
+    rows = look([*hanging, end("kafka", nothing)], seconds=0.3)
     assert 0.6 <= time.monotonic() - began < 1.5
     for_ever.set()
     assert [len(row.problems) for row in rows] == [1] * many + [0]
