@@ -146,9 +146,8 @@ def with_fix(error: Exception) -> str:
 def judge(row: Row, now: float) -> None:
     """Add the problems that follow from what was found; ``now``: this machine's time."""
     token = [row.token] if row.token and not row.is_renewed else []
-    renewal = (
-        "let what writes its file renew it" if row.is_written else f"write a newer one into {row.login_of}"
-    )
+    place = row.login_of
+    renewal = "let what writes its file renew it" if row.is_written else f"write a newer one into {place}"
     renewing = (
         (row.certificate, "the server's certificate", "renew it there"),
         (row.own, "this role's own certificate", "renew it, under the same name"),
