@@ -17,8 +17,7 @@ from sluice.core.messages import UNKNOWN, age, aligned, counted, iso, summarize
 
 # Before its end a certificate is about to end: a third of its time, as far as it is no more than two weeks.
 SOON_SECONDS, SOON_SHARE = 14 * 86400.0, 1 / 3
-# The share of a token that is written again in time: the kubelet does so when a fifth is left, within some
-# minutes of its own.
+# Of a token that another process writes again: the kubelet does so when a fifth of its time is left.
 WRITTEN_SHARE = 0.1
 # As far as machines' clocks differ that are set. AWS refuses requests from 15 minutes on, most token issuers
 # from one minute on.
