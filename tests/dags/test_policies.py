@@ -211,7 +211,7 @@ def test_what_has_no_schedule_of_its_own_is_not_paused_at_first(bag: Any) -> Non
 def test_the_connections_are_looked_at_daily_and_not_while_a_stack_starts(
     bag: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of a new DAG, as the scheduler reads it: the first run is at the next hour, just after one too."""
+    """As the scheduler reads a new DAG: the first run is at the next hour, just after one too."""
     from airflow.serialization.serialized_objects import DagSerialization
     from airflow.timetables import trigger
     from airflow.timetables.base import TimeRestriction

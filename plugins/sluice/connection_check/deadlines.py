@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from sluice.clients import oauth
 
-# Of a connection, and of each answer in its handshake.
+# For a connection, and for each answer in its handshake.
 CONNECT_SECONDS = 5.0
-# Of a request's answer.
+# For a request's answer.
 ANSWER_SECONDS = 8.0
 # Connection and TLS, each of them a second time to see the certificate of a server that is not trusted.
 HANDSHAKE_SECONDS = 4 * CONNECT_SECONDS

@@ -17,7 +17,7 @@ from sluice.core.messages import UNKNOWN, age, aligned, counted, iso, summarize
 
 # Before its end a certificate is about to end: a third of its time, as far as it is no more than two weeks.
 SOON_SECONDS, SOON_SHARE = 14 * 86400.0, 1 / 3
-# Of a token that another process writes again: the kubelet does so when a fifth of its time is left.
+# That of a token which another process writes again: the kubelet does when a fifth of its time is left.
 WRITTEN_SHARE = 0.1
 # As far as machines' clocks differ that are set. AWS refuses requests from 15 minutes on, most token issuers
 # from one minute on.

@@ -233,7 +233,7 @@ def test_the_task_and_the_command_look_at_all_of_it(
     # local/run sets it: the command would be the checkout's, of another stack.
     monkeypatch.delenv(app.VARIABLE, raising=False)
     monkeypatch.delenv("AIRFLOW_CONN_SLUICE_RESULTS", raising=False)
-    # Of this folder each role's file is there.
+    # In this folder each role's file is there.
     monkeypatch.setattr(callbacks, "not_looked_at", lambda context, lines: context.update(missed=lines))
     context: dict[str, Any] = {}
     with pytest.raises(FindingsFailed) as caught:

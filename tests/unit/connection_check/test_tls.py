@@ -83,7 +83,7 @@ def test_a_token_that_says_no_begin_is_told_of_before_its_end() -> None:
     judge(row, now)
     (line,) = row.problems
     assert "the token ends in 13 d" in line
-    # Of a file it began when it was written.
+    # One of a file began when it was written.
     row = Row("consumer", "kafka", "there", token=static_token(token, now - 86400.0), is_written=True)
     judge(row, now)
     assert row.problems == []
