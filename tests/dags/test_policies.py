@@ -9,7 +9,7 @@ import os
 import runpy
 import subprocess
 import sys
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -225,15 +225,27 @@ def test_what_has_no_schedule_of_its_own_is_not_paused_at_first(bag: Any) -> Non
     assert running == {f"{name}_change" for name in stream_files.names()} | {"sluice_connections"}
 
 
-def test_the_connections_are_looked_at_daily_and_not_while_a_stack_starts(bag: Any) -> None:
-    from airflow.sdk.definitions.timetables.trigger import CronTriggerTimetable
+def test_the_connections_are_looked_at_daily_and_not_while_a_stack_starts(
+    bag: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the scheduler reads a new DAG: the first run is at the next hour, just after one too."""
+    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables import trigger
+    from airflow.timetables.base import TimeRestriction
 
     dag = bag.dags["sluice_connections"]
-    assert isinstance(dag.timetable, CronTriggerTimetable)
     # Airflow runs a new DAG with a start date at once.
     assert (dag.start_date, dag.catchup) == (None, False)
     assert [task.start_date for task in dag.tasks] == [None]
-    assert dag.timetable.run_immediately is False
+    stored = json.loads(json.dumps(DagSerialization.to_dict(dag)))
+    timetable: Any = DagSerialization.from_dict(stored).timetable
+    for minute, day in ((16, 1), (18, 2)):
+        now = datetime(2026, 2, 1, 5, minute, tzinfo=UTC)
+        monkeypatch.setattr(trigger, "utcnow", lambda now=now: now)
+        first = timetable.next_dagrun_info(
+            last_automated_data_interval=None, restriction=TimeRestriction(None, None, catchup=False)
+        )
+        assert first.run_after == datetime(2026, 2, day, 5, 17, tzinfo=UTC)
 
 
 def test_no_form_turns_the_approval_of_a_change_off(bag: Any) -> None:

@@ -17,6 +17,8 @@ class Mode(StrEnum):
     REFUSING = "refusing"
     # It accepts connections, and says nothing.
     HANGING = "hanging"
+    # It ends each connection without a word.
+    CLOSING = "closing"
 
 
 class SmtpServer:
@@ -56,7 +58,8 @@ class SmtpServer:
         try:
             if self.mode is Mode.HANGING:
                 await asyncio.Event().wait()
-            await self._talk(reader, writer)
+            if self.mode is not Mode.CLOSING:
+                await self._talk(reader, writer)
         finally:
             writer.close()
 

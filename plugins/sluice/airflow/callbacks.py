@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
@@ -39,6 +39,12 @@ def task_succeeded(context: Mapping[str, Any]) -> None:
     task = context["task"]
     occasion = occasions.recovered(task.stream, task.task_id, history_name(task.stream, task.task_id))
     _tell(occasion, RunChannel(context), task.dag_id, task.task_id)
+
+
+def not_looked_at(context: Mapping[str, Any], lines: Sequence[str]) -> None:
+    """By the task that looks at connections: ``lines`` of the roles that it could not look as."""
+    task = context["task"]
+    _tell(occasions.not_looked_at(lines), RunChannel(context), task.dag_id, task.task_id)
 
 
 def run_failed(stream: str, context: Mapping[str, Any]) -> None:

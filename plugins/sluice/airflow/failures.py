@@ -37,9 +37,10 @@ def failed(code: ErrorCode, message: object) -> AirflowFailException:
     return AirflowFailException(with_code(code, message))
 
 
-class FindingsFailed(AirflowFailException):
-    """A task's failure without retries over ``findings``: the message has the first few, and their ``head``,
-    their number. A person is told each of them (``sluice.notify.occasions``)."""
+class FindingsFailed(AirflowException):
+    """A task's failure over ``findings``: the message has the first few, and their ``head``, their number. A
+    person is told each of them (``sluice.notify.occasions``) that the task's last attempt finds: one packet
+    that is lost may be a finding of the first."""
 
     head = ""
     findings: tuple[str, ...] = ()

@@ -17,11 +17,15 @@ from sluice.core.messages import UNKNOWN, age, aligned, counted, iso, summarize
 
 # Before its end a certificate is about to end: a third of its time, as far as it is no more than two weeks.
 SOON_SECONDS, SOON_SHARE = 14 * 86400.0, 1 / 3
+# That of a token which another process writes again: the kubelet does when a fifth of its time is left.
+WRITTEN_SHARE = 0.1
 # As far as machines' clocks differ that are set. AWS refuses requests from 15 minutes on, most token issuers
 # from one minute on.
 CLOCK_SECONDS = 60.0
 # S3 and web servers say the time to the second only.
 CLOCK_STEP_SECONDS = 2.0
+# The end of a database of results, before the id of its Airflow connection.
+CONNECTION = "connection"
 PLAIN_TEXT, UNVERIFIED = "plain text", ", not verified"
 HEAD = ("role", "end", "address", "login", "TLS", "certificate", "own", "token", "clock", "rights", "state")
 
@@ -35,8 +39,8 @@ class Span:
     whose: str = ""
     """Name of a certificate behind the first of a chain; empty: the first."""
 
-    def is_about_to_end(self, now: float) -> bool:
-        return self.ends - now < min(SOON_SECONDS, (self.ends - self.begins) * SOON_SHARE)
+    def is_about_to_end(self, now: float, share: float = SOON_SHARE) -> bool:
+        return self.ends - now < min(SOON_SECONDS, (self.ends - self.begins) * share)
 
 
 def is_valid(span: Span, now: float) -> bool:
@@ -78,7 +82,8 @@ class Row:
     role: str
     """Whose platform file names it, as `consumer`."""
     end: str
-    """Its kind, as `kafka`; a section of the platform file begins with it."""
+    """Its kind, as `kafka`, a section of the platform file, with what of it is meant; or CONNECTION and the
+    id of an Airflow connection."""
     address: str
     """Where it is, as :func:`sluice.config.reading.values.shown_address` has it, whatever is assigned."""
     login: str = "none"
@@ -98,6 +103,8 @@ class Row:
     """The token of the login; None without one, or if it does not say."""
     is_renewed: bool = False
     """Whether the token is fetched again by itself, so that its end is ordinary."""
+    is_written: bool = False
+    """Whether the token is of a file that another process writes, again before its end."""
     clock: float | None = None
     """Seconds that the server's clock is ahead of this machine's; None: it does not say."""
     rights: Rights = field(default_factory=Rights)
@@ -114,6 +121,12 @@ class Row:
         super().__setattr__(name, shown_address(value) if name == "address" else value)
 
     @property
+    def login_of(self) -> str:
+        """Where its login is declared."""
+        kind, _, name = self.end.partition(" ")
+        return f"Airflow connection {name}" if kind == CONNECTION else f"[{kind}] of {self.role}.toml"
+
+    @property
     def where(self) -> str:
         return f"{self.role} {self.end} {self.address}".strip()
 
@@ -123,15 +136,22 @@ class Row:
         return "FAILED" if self.problems else "not looked at" if self.not_looked_at else "ok"
 
 
+def with_fix(error: Exception) -> str:
+    """An error as a problem: one without an answer has often no fix of its own."""
+    text = str(error)
+    return text if "Fix: " in text else f"{text}. Fix: start it, or let this machine reach it"
+
+
 def judge(row: Row, now: float) -> None:
     """Add the problems that follow from what was found; ``now``: this machine's time."""
-    section = row.end.split()[0]
     token = [row.token] if row.token and not row.is_renewed else []
+    place = row.login_of
+    renewal = "let what writes its file renew it" if row.is_written else f"write a newer one into {place}"
     renewing = (
         (row.certificate, "the server's certificate", "renew it there"),
         (row.own, "this role's own certificate", "renew it, under the same name"),
         ([row.authority], "the declared CA's certificate", "put the newer one into the same file"),
-        (token, "the token", f"write a newer one into [{section}]"),
+        (token, "the token", renewal),
     )
     for span, first, fix in ((span, name, fix) for found, name, fix in renewing for span in found if span):
         name = f"the certificate of {span.whose} behind {first}" if _is_behind(span, row) else first
@@ -142,7 +162,7 @@ def judge(row: Row, now: float) -> None:
                 f"{name} is not yet valid: from {iso(span.begins)} on, in {age(span.begins - now)} by this "
                 "machine's clock. Fix: set the clock of this machine, or wait"
             )
-        elif span.is_about_to_end(now):
+        elif span.is_about_to_end(now, WRITTEN_SHARE if row.is_written and span is row.token else SOON_SHARE):
             row.problems.append(f"{name} ends in {age(span.ends - now)}, {iso(span.ends)}. Fix: {fix}")
     if row.tls.endswith(UNVERIFIED) and not row.problems:
         row.remarks.append(
@@ -156,9 +176,10 @@ def judge(row: Row, now: float) -> None:
             "(NTP); logins and tokens are refused meanwhile"
         )
     if row.rights.missing:
+        whose = "a database for results" if row.end.startswith(f"{CONNECTION} ") else "its role"
         row.problems.append(
             f"{counted(len(row.rights.missing), 'right')} missing: {summarize(row.rights.missing, 8)}. Fix: "
-            f"grant the user of [{section}] of {row.role}.toml what docs/your-own-systems.md has for its role"
+            f"grant the user of {place} what docs/your-own-systems.md has for {whose}"
         )
     if row.rights.excess:
         row.remarks.append(

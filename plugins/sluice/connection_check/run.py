@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from queue import Empty, SimpleQueue
 from urllib.parse import quote
 
 from sluice.config.reading.toml import ConfigError
-from sluice.connection_check.rows import Row, judge
+from sluice.connection_check.deadlines import END_SECONDS
+from sluice.connection_check.rows import Row, judge, with_fix
 from sluice.core.errors import ClientError
 from sluice.core.messages import quoted
 
-# More than the deadlines of all requests that an end is asked one after the other.
-END_SECONDS = 40.0
 # At once: threads that wait, for the most part.
 AT_ONCE = 16
 # A secret of fewer characters is in many a word.
@@ -41,15 +42,25 @@ def look(
     secrets: Iterable[str] = (),
 ) -> list[Row]:
     """The rows of all ends, in their order. ``say``: hears of each end that is done; ``seconds``: for each of
-    them; ``secrets``: texts that no row shows, whatever a client says."""
-    places = threading.Semaphore(AT_ONCE)
-    looks = [_Look(end, places) for end in ends]
-    for one in looks:
-        one.start()
-    rows: list[Row] = []
-    for number, one in enumerate(looks, 1):
-        rows += one.rows(seconds)
-        say(f"{number} of {len(looks)}: {one.end.row.where}")
+    them, from its turn on; ``secrets``: texts that no row shows, whatever a client says."""
+    done = SimpleQueue[_Look]()
+    looks = [_Look(end, done) for end in ends]
+    waiting, running = deque(looks), list[_Look]()
+    while waiting or running:
+        while waiting and len(running) < AT_ONCE:
+            running.append(waiting.popleft())
+            running[-1].begin(seconds)
+        try:
+            # Those that began first are over first.
+            over = done.get(timeout=max(running[0].until - time.monotonic(), 0))
+        except Empty:
+            over = running[0]
+        # One that was left alone may end later.
+        if over in running:
+            running.remove(over)
+            over.note(seconds)
+            say(f"{len(looks) - len(waiting) - len(running)} of {len(looks)}: {over.end.row.where}")
+    rows = [row for one in looks for row in one.rows]
     hidden = _hidden([*secrets, *(secret for end in ends for secret in end.secrets)])
     for row in rows:
         judge(row, clock())
@@ -72,34 +83,41 @@ def _without(text: str, hidden: Iterable[str]) -> str:
 
 
 class _Look(threading.Thread):
-    """A daemon: what hangs ends with the process."""
+    """A daemon: what hangs ends with the process. ``done``: gets it when it has ended."""
 
-    def __init__(self, end: End, places: threading.Semaphore) -> None:
+    def __init__(self, end: End, done: SimpleQueue[_Look]) -> None:
         super().__init__(name=f"check {end.row.where}", daemon=True)
-        self.end, self._places = end, places
-        self._rows = [copy.deepcopy(end.row)]
-        self._began = threading.Event()
+        self.end, self._done = end, done
+        self._found = [copy.deepcopy(end.row)]
+        # By the monotonic clock.
+        self.until = 0.0
+        self._ended = threading.Event()
+        # What was found until then.
+        self.rows: list[Row] = []
+
+    def begin(self, seconds: float) -> None:
+        self.until = time.monotonic() + seconds
+        self.start()
 
     def run(self) -> None:
-        with self._places:
-            self._began.set()
-            found = self._rows[0]
-            try:
-                self.end.ask(self._rows)
-            except (ClientError, ConfigError) as error:
-                found.problems.append(str(error))
-            except BaseException as error:
-                # Also what is no Exception, as a panic of Rust: its end would be well. The other ends are
-                # shown, whatever it is. Its text may be long, or of others.
-                found.problems.append(f"not looked at: {type(error).__name__}: {quoted(str(error), 300)}")
+        found = self._found[0]
+        try:
+            self.end.ask(self._found)
+        except (ClientError, ConfigError) as error:
+            found.problems.append(with_fix(error))
+        except BaseException as error:
+            # Also what is no Exception, as a panic of Rust: its end would be well. The other ends are
+            # shown, whatever it is. Its text may be long, or of others.
+            found.problems.append(f"not looked at: {type(error).__name__}: {quoted(str(error), 300)}")
+        finally:
+            self._ended.set()
+            self._done.put(self)
 
-    def rows(self, seconds: float) -> list[Row]:
-        """Wait for the end, from when it is its turn; what was found of it until then."""
-        self._began.wait()
-        self.join(seconds)
-        rows = copy.deepcopy(self._rows)
-        if self.is_alive():
-            rows[0].problems.append(
+    def note(self, seconds: float) -> None:
+        """Take what was found; ``seconds``: that it had."""
+        is_late = not self._ended.is_set()
+        self.rows = copy.deepcopy(self._found)
+        if is_late:
+            self.rows[0].problems.append(
                 f"it did not answer within {seconds:g} s. Fix: start it, or let this machine reach it"
             )
-        return rows

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date, timedelta
 
-from sluice.config.notifications import Event
+from sluice.config.notifications import INSTALLATION, Event
 from sluice.core.error_codes import ErrorCode, code_in, code_of, with_code
-from sluice.core.messages import summarize
+from sluice.core.messages import counted, summarize
 from sluice.ledger.keys import history_name
 from sluice.notify.conditions import scheduled_condition
 
@@ -141,6 +141,18 @@ def failed_run(stream: str, dag_id: str, reason: str, timeout: timedelta | None)
         is_repeated=has_failed_task,
         remedy="see the run's tasks and their logs; clear the first one that failed or was skipped",
     )
+
+
+def not_looked_at(lines: Sequence[str]) -> Occasion:
+    """``lines``: of each role that a check of connections did not look as. Each is told once, whether the
+    check fails or not, and again if it was looked at meanwhile; none ends it."""
+    about, outage = f"{CONNECTIONS} roles", f"{INSTALLATION}.{CONNECTIONS}_roles"
+    if not lines:
+        return recovered(INSTALLATION, about, outage, "all roles are looked at again")
+    head = f"{counted(len(lines), 'end')} not looked at"
+    message = with_code(ErrorCode.CONNECTION_FINDING, f"{head}: {summarize(lines)}")
+    occasion = Occasion(Event.FAILURE, INSTALLATION, about, message, outage, "roles:")
+    return replace(occasion, findings=tuple(lines), head=head)
 
 
 def recovered(stream: str, about: str, outage: str, message: str = SUCCEEDS) -> Occasion:

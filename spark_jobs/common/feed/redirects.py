@@ -9,11 +9,11 @@ from collections.abc import Collection, Mapping
 import httpx
 
 from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.urls import host_of
 
 log = logging.getLogger(__name__)
 
 MAX_REDIRECTS = 5
-_MAX_SHOWN = 300
 
 
 def open_feed(
@@ -50,9 +50,7 @@ def _host(url: httpx.URL) -> str:
 
 
 def _check(source: httpx.URL, target: httpx.URL, allowed: Collection[str]) -> None:
-    # Without user, password and query.
-    shown = f"{target.scheme}://{target.netloc.decode()}{target.path}"[:_MAX_SHOWN]
-    found = f"the feed at {source.scheme}://{source.netloc.decode()} redirects to {shown}"
+    found = f"the feed at {host_of(str(source))} redirects to {host_of(str(target))}"
     if source.scheme == "https" and target.scheme != "https":
         raise ConfigError(f"{found}, without encryption, which is never followed. Fix: correct [feed] url")
     if _host(target) not in allowed:

@@ -74,9 +74,10 @@ def test_another_404_is_no_missing_table(server: Answering, answer: Answer) -> N
 def test_a_commit_that_is_redirected_is_none(server: Answering, status: int) -> None:
     """By a proxy from http to https: requests would then ask by GET, and 200 would say of a commit, too."""
     catalog = pointers(server).catalog
-    server.answer = Answer(status, b"", {"Location": "https://catalog.test/v1?token=x"})
-    with raising(NotFromCatalog, status, "https://catalog.test/v1", "Fix: "):
+    server.answer = Answer(status, b"", {"Location": "https://me:secret@catalog.test/v1?token=secret"})
+    with raising(NotFromCatalog, status, "to https://catalog.test, and", "Fix: ") as caught:
         commits.commit(catalog, "raw.t", commits.expected_refs({"main": 1}), [])
+    assert "secret" not in str(caught.value)
     assert [asked.method for asked in server.asked if asked.path == TABLE] == ["POST"]
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from sluice.clients.tls.certificates import ClientCertificate
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rows import Row, documents, judge, table
@@ -134,7 +135,7 @@ def test_one_behind_a_clients_own_is_named(tmp_path: Path, root: Authority) -> N
     certificate, key = middle.issue("consumer", valid=LONG)
     path = bundle(tmp_path / "own.pem", [certificate, middle.ca])
     row = Row("consumer", "kafka", "there")
-    handshakes.read_files(row, Tls(str(root.ca), str(path), str(key)))
+    handshakes.read_files(row, Tls(str(root.ca), ClientCertificate(str(path), str(key))))
     judge(row, time.time())
     (line,) = row.problems
     assert "the certificate of the one between behind this role's own certificate ends in " in line
@@ -143,6 +144,6 @@ def test_one_behind_a_clients_own_is_named(tmp_path: Path, root: Authority) -> N
     again = Authority(tmp_path / "other", "the one between", valid=LONG, issuer=root)
     bundle(newer, [certificate, middle.ca, again.ca, other.ca])
     row = Row("consumer", "kafka", "there")
-    handshakes.read_files(row, Tls(str(root.ca), str(newer), str(key)))
+    handshakes.read_files(row, Tls(str(root.ca), ClientCertificate(str(newer), str(key))))
     judge(row, time.time())
     assert row.problems == []

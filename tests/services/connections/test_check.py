@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -26,11 +27,15 @@ from minio.minioadmin import MinioAdmin
 from local.runtime.ports import free_ports, free_range
 from local.runtime.roles import s3_policies
 from local.services import minio, postgres
+from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.config import streams
 from sluice.config.platform import ROLES, Platform
 from sluice.connection_check.check import check
+from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.needs import Needs, needs, topics
+from sluice.connection_check.probing.kafka import rights_on_groups, rights_on_topics
 from sluice.connection_check.rows import Row, failures, remarks
+from sluice.connection_check.run import End, look
 from tests.support.services import Services
 
 # What these services have; the others of a platform file do not run here.
@@ -252,3 +257,24 @@ def test_a_server_that_stands_still_is_named_and_the_others_are_shown(
         services.signal("minio", signal.SIGCONT)
     assert {row.end for row in rows if row.problems} == {"s3"}
     assert time.monotonic() - began < 30
+
+
+@pytest.mark.exhaustive
+def test_a_broker_that_stands_still_while_it_is_asked_for_rights_is_named(services: Services) -> None:
+    kafka = services.stack.platform("consumer").kafka
+    admin = KafkaAdmin(kafka, ANSWER_SECONDS)
+    assert admin.find(topics(SPECS)[0][0])
+
+    def ask(asked: Callable[[KafkaAdmin, Sequence[str]], object], rows: list[Row]) -> None:
+        services.signal("kafka", signal.SIGSTOP)
+        try:
+            asked(admin, ["one"])
+        finally:
+            services.signal("kafka", signal.SIGCONT)
+
+    for asked in (rights_on_topics, rights_on_groups):
+        (row,) = look([End(Row("consumer", "kafka", kafka.bootstrap_servers), partial(ask, asked))])
+        (problem,) = row.problems
+        assert "rights on" in problem
+        assert "TIMED_OUT" in problem
+        assert "Fix: start it" in problem

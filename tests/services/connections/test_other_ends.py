@@ -17,12 +17,13 @@ from typing import Any, cast
 
 import pytest
 import yaml
-from airflow.sdk.exceptions import AirflowFailException
 
 from local.runtime import roles
 from local.runtime.ports import HOST, free_ports, free_range
 from local.runtime.supervisord import render
 from local.services import postgres
+from sluice.airflow import callbacks
+from sluice.airflow.failures import FindingsFailed
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator, mail_ends
 from sluice.catalog_check.trial import SCHEMA
 from sluice.cli import app
@@ -41,7 +42,7 @@ from sluice.connection_check.rows import Row, failures
 from sluice.connection_check.run import look
 from sluice.supervision.checks.server import Server as Checks
 from tests.support.services import Services
-from tests.support.smtp_server import SmtpServer
+from tests.support.smtp_server import Mode, SmtpServer
 
 pytestmark = pytest.mark.exhaustive
 TOKEN = "a token of more than 24 characters"
@@ -232,8 +233,12 @@ def test_the_task_and_the_command_look_at_all_of_it(
     # local/run sets it: the command would be the checkout's, of another stack.
     monkeypatch.delenv(app.VARIABLE, raising=False)
     monkeypatch.delenv("AIRFLOW_CONN_SLUICE_RESULTS", raising=False)
-    with pytest.raises(AirflowFailException) as caught:
-        CheckConnectionsOperator(task_id="check_connections").execute(cast("Any", {}))
+    # In this folder each role's file is there.
+    monkeypatch.setattr(callbacks, "not_looked_at", lambda context, lines: context.update(missed=lines))
+    context: dict[str, Any] = {}
+    with pytest.raises(FindingsFailed) as caught:
+        CheckConnectionsOperator(task_id="check_connections").execute(cast("Any", context))
+    assert context == {"missed": []}
     # Supervisord, the observer and the process of checks do not run here, and Airflow lacks the connection.
     assert str(caught.value).startswith("SLU-281 6 of ")
     assert "airflow supervisor http://127.0.0.1:" in str(caught.value)
@@ -272,6 +277,27 @@ def test_a_mail_server_is_asked_and_gets_no_mail(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(unverified))
     (line,) = failures(look(mail_ends([])))
     assert "would not be verified" in line
+
+
+def test_a_mail_server_that_ends_the_connection_is_asked_once_and_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """With the hook's own five retries, which are a mail's."""
+    server = SmtpServer()
+    server.mode = Mode.CLOSING
+    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "a@example.com"}
+    connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": server.port, "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
+    file = tmp_path / FILE
+    file.write_text('[[notify]]\nnotifier = "smtp"\n[notify.arguments]\nto = "a@example.com"\n')
+    file.chmod(0o600)
+    (line,) = failures(look(mail_ends([])))
+    server.close()
+    assert "not looked at" not in line
+    assert "mail server 127.0.0.1" in line
+    assert "Fix: " in line
+    assert server.connections == 1
 
 
 class _ApiServer(BaseHTTPRequestHandler):

@@ -272,6 +272,32 @@ def test_a_certificate_that_ends_is_told_once_and_another_end_again(world: World
     assert told == [f"SLU-281 {first}", f"SLU-281 {second}", "succeeds again"]
 
 
+def test_a_role_that_is_not_looked_at_any_more_is_told_once(world: World) -> None:
+    def looks(*lines: str) -> None:
+        """A check whose task is well."""
+        callbacks.not_looked_at(world.context("check_connections", "sluice_connections", None), lines)
+        context = {**world.context("check_connections", "sluice_connections", None), "reason": "success"}
+        context["dag"] = DAG(dag_id="sluice_connections", schedule=None)
+        callbacks.run_succeeded(INSTALLATION, context)
+
+    first, second = (f"{role} platform file {role}.toml not looked at: it is not here" for role in ("a", "b"))
+    looks()
+    looks(first)
+    looks(first)
+    looks(first, second)
+    looks(second)
+    looks(first, second)
+    looks()
+    looks()
+    told = [text.partition("SLU-281 ")[2] or text for text in Recorder.messages()]
+    assert told == [
+        f"1 end not looked at: {first}",
+        f"2 ends not looked at: {second}",
+        f"2 ends not looked at: {first}",
+        "sluice connections roles: all roles are looked at again",
+    ]
+
+
 def test_sinks_that_fail_in_supervision_recover_by_their_own_success(world: World) -> None:
     error = failed(ErrorCode.DATABASE_UNREACHABLE, "no database")
     for _ in range(2):

@@ -85,6 +85,14 @@ def test_a_token_that_is_fetched_again_may_end() -> None:
     assert "the token ends in 5 s" in problem(token=ending(5, 300))
 
 
+def test_a_token_of_a_file_is_told_of_when_it_was_not_written_again_in_time() -> None:
+    """The kubelet does it when a fifth is left."""
+    assert not row(token=ending(0.15 * 3600, 3600), is_written=True).problems
+    line = problem(token=ending(0.09 * 3600, 3600), is_written=True)
+    assert "the token ends in 5 min" in line
+    assert line.endswith("Fix: let what writes its file renew it")
+
+
 def test_a_certificate_of_tomorrow_is_a_clock_that_is_behind() -> None:
     line = problem(certificate=Span(NOW + 3600, NOW + YEAR))
     assert "is not yet valid" in line
@@ -114,6 +122,19 @@ def test_a_missing_right_fails_and_one_too_many_is_a_remark() -> None:
     assert "[kafka] of consumer.toml" in line
     assert remarks([seen]) == ["consumer kafka broker broker:9093: 1 right too many: WRITE on topic t"]
     assert str(found) == "1 missing, 1 too many"
+
+
+def test_a_right_that_is_missing_in_a_database_of_results_names_its_connection() -> None:
+    found = compared([("INSERT on table t", True, False)])
+    seen = Row("consumer", "connection sluice_results", "db:5432/results", "user etl", rights=found)
+    judge(seen, NOW)
+    (line,) = failures([seen])
+    assert line.startswith("consumer connection sluice_results db:5432/results: 1 right missing: INSERT")
+    fix = (
+        "grant the user of Airflow connection sluice_results what docs/your-own-systems.md has for a database"
+    )
+    assert fix in line
+    assert ".toml" not in line
 
 
 def test_what_is_needed_and_there_is_counted() -> None:

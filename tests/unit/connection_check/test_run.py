@@ -14,7 +14,7 @@ from sluice.connection_check import check as checking
 from sluice.connection_check.needs import Needs
 from sluice.connection_check.rows import Row, documents, failures, table
 from sluice.connection_check.run import AT_ONCE, End, look
-from sluice.core.errors import Refused
+from sluice.core.errors import Refused, Unreachable
 from tests.unit.config.test_platform import PLATFORM
 
 
@@ -42,10 +42,26 @@ def test_ends_that_stand_still_cost_their_time_once_and_show_what_was_found() ->
     assert [bool(row.problems) for row in rows] == [True, True, False]
     assert "did not answer within 0.3 s" in rows[0].problems[0]
     assert said == [
-        "1 of 3: consumer s3 there",
-        "2 of 3: consumer kafka there",
-        "3 of 3: consumer registry there",
+        "1 of 3: consumer registry there",
+        "2 of 3: consumer s3 there",
+        "3 of 3: consumer kafka there",
     ]
+
+
+def test_more_ends_than_are_asked_at_once_may_stand_still() -> None:
+    """Each has its own time, and then its place is another's."""
+    for_ever = threading.Event()
+    many = AT_ONCE + 4
+
+    def hang(rows: list[Row]) -> None:
+        for_ever.wait()
+
+    began = time.monotonic()
+    hanging = [end("s3", hang) for _ in range(many)]
+    rows = look([*hanging, end("kafka", nothing)], seconds=0.3)
+    assert 0.6 <= time.monotonic() - began < 1.5
+    for_ever.set()
+    assert [len(row.problems) for row in rows] == [1] * many + [0]
 
 
 def test_more_ends_than_are_asked_at_once_have_their_own_time() -> None:
@@ -61,10 +77,16 @@ def test_what_a_client_raises_is_a_line_of_its_end() -> None:
         rows.append(Row("consumer", "kafka broker", "one"))
         raise ZeroDivisionError("by 0")
 
-    first, second, third = look([end("s3", refuse), end("kafka", fail)])
+    def wait(rows: list[Row]) -> None:
+        raise Unreachable("no answer from broker:9092 in 8 s")
+
+    first, second, third, fourth = look([end("s3", refuse), end("kafka", fail), end("kafka", wait)])
     assert first.problems == ["the login is refused. Fix: correct it"]
     assert second.problems == ["not looked at: ZeroDivisionError: 'by 0'"]
     assert third.end == "kafka broker"
+    assert fourth.problems == [
+        "no answer from broker:9092 in 8 s. Fix: start it, or let this machine reach it"
+    ]
 
 
 def test_what_is_no_exception_is_a_problem_too() -> None:

@@ -14,8 +14,9 @@ from sluice.notify.occasions import CONNECTIONS
 
 # Once a day: a certificate is told of two weeks before its end. At an hour, and not when the DAG is new, as
 # without a start date: an installation's first minutes are those in which its ends are started. A run that
-# was missed, since the scheduler was off, is made up for.
-SCHEDULE = CronTriggerTimetable("17 5 * * *", timezone="UTC", run_immediately=False)
+# was missed, since the scheduler was off, is made up for. Airflow takes False as if nothing were said: a DAG
+# that is new in the first tenth of a day after the hour would run at once.
+SCHEDULE = CronTriggerTimetable("17 5 * * *", timezone="UTC", run_immediately=timedelta(0))
 
 
 def connections_dag() -> DAG:

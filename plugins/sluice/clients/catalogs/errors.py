@@ -29,8 +29,8 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Refused, Unreachable
 from sluice.core.messages import MAX_QUOTED, quoted
 
-# By OpenSSL, of a REST server: another certificate, or no encryption.
-_UNVERIFIED = re.compile(r"(?i)certificate_verify_failed|wrong_version_number|record_layer_failure")
+# By OpenSSL, of a REST server without encryption.
+_PLAIN_TEXT = re.compile(r"(?i)wrong_version_number|record_layer_failure")
 _NOT_ALLOWED = (DatabaseError.DENIED, DatabaseError.NO_DATABASE)
 
 # AWS Glue's, and those that each of AWS's services has.
@@ -110,7 +110,7 @@ def asking(what: str) -> Iterator[None]:
 
 def _of_certificates(what: str, text: str) -> Refused | None:
     """A connection's error that is about the certificate of either side, by OpenSSL's words."""
-    if _UNVERIFIED.search(text) or is_unverified(text):
+    if _PLAIN_TEXT.search(text) or is_unverified(text):
         return not_verified(what, text)
     return login_refused(what, text) if is_certificate_refused(text) else None
 

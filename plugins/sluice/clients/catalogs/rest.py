@@ -8,7 +8,7 @@ import socket
 from collections.abc import Mapping
 from ssl import SSLContext, create_default_context
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from pydantic import ValidationError
 from pyiceberg.catalog import BOTOCORE_SESSION
@@ -31,6 +31,7 @@ from sluice.clients.tls.handshake import refusal
 from sluice.clients.tls.words import is_ended
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.reading.urls import host_of
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.messages import quoted
@@ -88,7 +89,7 @@ class _Strict(Deadline):
         answer = super().send(*arguments, **options)
         if answer.is_redirect:
             raise NotFromCatalog(
-                f"{_asked(answer)} to {_address(answer.headers['location'])}, and redirects are not "
+                f"{_asked(answer)} to {_redirect(answer)}, and redirects are not "
                 "followed. Fix: write the address of the catalog itself as uri"
             )
         # The answer to HEAD has no body; Sluice asks nothing by it.
@@ -132,6 +133,10 @@ def _check_missing(answer: Response) -> None:
 
 def _asked(answer: Response) -> str:
     return f"{answer.request.method} {_address(answer.url)}: {answer.status_code}"
+
+
+def _redirect(answer: Response) -> str:
+    return host_of(urljoin(answer.url, answer.headers["location"]))
 
 
 def _address(url: str) -> str:

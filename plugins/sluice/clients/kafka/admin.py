@@ -32,7 +32,7 @@ from sluice.clients.kafka.consumers import (
     while_moving,
 )
 from sluice.clients.kafka.login.certificates import Renewed
-from sluice.clients.kafka.login.noted import Noted
+from sluice.clients.kafka.login.noted import Answer, Noted
 from sluice.clients.kafka.login.properties import librdkafka
 from sluice.clients.polling import wait_for
 from sluice.config.platform_sections.kafka import Kafka
@@ -262,7 +262,7 @@ class KafkaAdmin:
         return found
 
     def results(
-        self, what: str, request: Callable[[], Mapping[Any, Future[Any] | _Listed]], unless: int | None = None
+        self, what: str, request: Callable[[], Mapping[Any, Answer[Any]]], unless: int | None = None
     ) -> dict[Any, Any]:
         def ask() -> dict[Any, Any]:
             return {

@@ -21,7 +21,8 @@ RANGE_SETTINGS: Mapping[str, Any] = {"enable.partition.eof": True, "auto.offset.
 _BATCH = 1_000
 # Waited for a whole _BATCH, also if less is left.
 _POLL_SECONDS = 0.1
-# A new partition, or one whose leader changes, has no leader for a moment.
+# A new partition, or one whose leader changes, has no leader for a moment; a group has no coordinator, as
+# while the first group of a cluster makes the topic of offsets.
 _MOVING = frozenset(
     {
         KafkaError.NOT_LEADER_FOR_PARTITION,
@@ -29,6 +30,9 @@ _MOVING = frozenset(
         # Client and broker know of different elections, as just after a broker's restart.
         KafkaError.UNKNOWN_LEADER_EPOCH,
         KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
     }
 )
 
@@ -62,7 +66,8 @@ def begin_and_end_offsets(
 
 
 def while_moving(seconds: float) -> Retrying:
-    """Repeats a request to a partition's leader while that moves; its last error after ``seconds``."""
+    """Repeats a request to a partition's leader, or a group's coordinator, while that moves; its last error
+    after ``seconds``."""
     return Retrying(
         retry=retry_if_exception(_is_moving),
         stop=stop_after_delay(seconds),

@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 import httpx
 
@@ -31,6 +31,7 @@ from sluice.clients.tls.certificates import (
 from sluice.clients.tls.followed import Followed
 from sluice.clients.tls.handshake import refusal
 from sluice.config.platform_sections.registry import Registry
+from sluice.config.reading.urls import host_of
 from sluice.core.messages import quoted
 from sluice.core.registry.errors import (
     Forbidden,
@@ -147,7 +148,7 @@ class Http:
                     raise RegistryUnreachable(f"{url} answered {response.status_code}")
                 if response.is_redirect:
                     raise RegistryRefused(
-                        f"{url} redirects to {_shown(response)}, which is never followed. {_FIX_URL}"
+                        f"{url} redirects to {_redirect(response)}, which is never followed. {_FIX_URL}"
                     )
                 errors = _ERRORS[method]
                 return self._answer(url, response.status_code, _body(response, url, deadline), errors)
@@ -327,11 +328,5 @@ def _excerpt(body: bytes) -> str:
     return quoted(body[:500].decode(errors="replace")) if body else "without a text"
 
 
-def _shown(response: httpx.Response) -> str:
-    """Where an answer redirects to, without user, password and query."""
-    try:
-        parts = urlsplit(response.headers.get("Location", ""))
-        host = f"{parts.hostname}:{parts.port}" if parts.port else parts.hostname
-    except ValueError:
-        return "no address"
-    return quoted(f"{parts.scheme}://{host}{parts.path}" if host else parts.path)
+def _redirect(response: httpx.Response) -> str:
+    return host_of(urljoin(str(response.url), response.headers.get("Location", "")))

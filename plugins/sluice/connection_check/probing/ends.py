@@ -14,7 +14,7 @@ from sluice.connection_check.needs import Needs
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rights.kafka import is_operators
 from sluice.connection_check.rights.s3 import Places, bucket_of, s3_grants
-from sluice.connection_check.rows import Row
+from sluice.connection_check.rows import CONNECTION, Row
 from sluice.connection_check.run import End
 
 if TYPE_CHECKING:
@@ -156,5 +156,6 @@ def database_ends(tables: Mapping[str, Sequence[str]], open_database: Callable[[
     found = []
     for name in tables:
         hidden: list[str] = []
-        found.append(End(Row(RESULTS_ROLE, "connection", name, ""), partial(ask, name, hidden), hidden))
+        row = Row(RESULTS_ROLE, f"{CONNECTION} {name}", "", "")
+        found.append(End(row, partial(ask, name, hidden), hidden))
     return found

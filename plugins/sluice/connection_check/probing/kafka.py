@@ -7,22 +7,25 @@ describe it; IdempotentWrite is there with Write on any topic (KIP-679).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from math import inf
+from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
-from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from sluice.clients.kafka.admin import KafkaAdmin
-from sluice.clients.kafka.errors import translated
+from sluice.clients.kafka.errors import MISSING_RIGHT, translated
+from sluice.clients.kafka.login.noted import Answer
 from sluice.clients.kafka.login.properties import librdkafka, login_remark
 from sluice.clients.kafka.login.tokens import tokens
 from sluice.config.platform_sections.kafka import AWS_MSK_IAM, OAUTHBEARER, Kafka
+from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.probing.web import ask_address
+from sluice.connection_check.probing.web import ask_address, static_token
 from sluice.connection_check.rights.kafka import (
     CLUSTER,
     CLUSTER_NAME,
@@ -34,30 +37,35 @@ from sluice.connection_check.rights.kafka import (
     of_msk,
     with_implied,
 )
-from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared
+from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared, with_fix
 from sluice.core.errors import ClientError, Refused
 from sluice.core.messages import summarize
 
-SECONDS = 8.0
 # In place of what the name of a group, or of a transactional id, leaves open.
 NAME = "check-connections"
 _BY_TOKEN = (OAUTHBEARER, AWS_MSK_IAM)
-_NO_RIGHT = frozenset(
-    {
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
-        KafkaError.GROUP_AUTHORIZATION_FAILED,
-        KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-    }
-)
-_LOADING = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-    }
-)
 _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC})
 Asked = list[tuple[str, bool, bool]]
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """The operations that are allowed on a topic or group, by its description: none to who may not describe
+    it; None if it does not exist."""
+
+    description: Answer[Any]
+
+    def result(self, timeout: float) -> set[str] | None:
+        try:
+            found = self.description.result(timeout)
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in MISSING_RIGHT:
+                return set()
+            if code in _ABSENT:
+                return None
+            raise
+        return {one.name for one in found.authorized_operations or ()}
 
 
 def login_of(kafka: Kafka) -> str:
@@ -81,9 +89,10 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         rows.append(Row(role, "kafka token endpoint", url, row.login))
         ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
     if kafka.sasl_mechanism in _BY_TOKEN:
-        token = tokens(kafka).current()
-        row.token, row.is_renewed = Span(*token.span()), not kafka.token_file
-    admin = KafkaAdmin(kafka, SECONDS)
+        token, path = tokens(kafka).current(), kafka.token_file
+        row.token = static_token(token.value, _written(path)) if path else Span(*token.span())
+        row.is_written, row.is_renewed = bool(path), not path
+    admin = KafkaAdmin(kafka, ANSWER_SECONDS)
     failure: ClientError | None = None
     names = [one.strip() for one in kafka.bootstrap_servers.split(",")]
     try:
@@ -112,23 +121,30 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         raise failure
 
 
+def _written(path: str) -> float:
+    try:
+        return Path(path).stat().st_mtime
+    except OSError:
+        return -inf
+
+
 def _is_encrypted(kafka: Kafka) -> bool:
     return kafka.security_protocol.endswith("SSL")
 
 
 def _cluster(admin: KafkaAdmin) -> Any:
-    return admin.admin.describe_cluster(include_authorized_operations=True, request_timeout=SECONDS)
+    return admin.admin.describe_cluster(include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
 
 
 def _ask_broker(row: Row, kafka: Kafka, tls: Tls) -> None:
     ((host, port),) = handshakes.servers(row.address)
     if _is_encrypted(kafka) and not handshakes.look(row, host, port, tls):
         return
-    admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), SECONDS)
+    admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), ANSWER_SECONDS)
     try:
         admin.results(f"broker {row.address}", lambda: {"": _cluster(admin)})
     except ClientError as error:
-        row.problems.append(str(error))
+        row.problems.append(with_fix(error))
 
 
 def _ask_rights(
@@ -151,13 +167,14 @@ def _ask_rights(
 
     absent = []
     topics = dict.fromkeys(rule.name for rule in rules if rule.kind == TOPIC)
-    for name, there in _topics(admin, kafka, list(topics)).items():
+    for name, there in rights_on_topics(admin, list(topics)).items():
         if there is None:
             absent.append(name)
         else:
             compare(TOPIC, name, there)
-    for name in dict.fromkeys(_sample(rule) for rule in rules if rule.kind == GROUP):
-        compare(GROUP, name, _group(admin, kafka, name))
+    groups = dict.fromkeys(_sample(rule) for rule in rules if rule.kind == GROUP)
+    for name, there in rights_on_groups(admin, list(groups)).items():
+        compare(GROUP, name, there or set())
     ids = dict.fromkeys(_sample(rule) for rule in rules if rule.kind == TRANSACTIONAL_ID)
     for name in ids:
         # A principal that may begin one may write and describe.
@@ -179,66 +196,37 @@ def _sample(rule: Rule) -> str:
     return f"{rule.name.rstrip('-')}-{NAME}" if rule.prefixed else rule.name
 
 
-def _topics(admin: KafkaAdmin, kafka: Kafka, names: Sequence[str]) -> Mapping[str, set[str] | None]:
-    """Topic -> the operations that are allowed; None if it does not exist."""
-    if not names:
-        return {}
-    futures = admin.admin.describe_topics(
-        TopicCollection(list(names)), include_authorized_operations=True, request_timeout=SECONDS
-    )
-    found: dict[str, set[str] | None] = {}
-    for name, future in futures.items():
-        try:
-            found[name] = _operations(future.result(SECONDS))
-        except KafkaException as error:
-            if error.args[0].code() not in _NO_RIGHT | _ABSENT:
-                raise translated(f"topic {name!r}", error, login_remark(kafka)) from error
-            found[name] = None if error.args[0].code() in _ABSENT else set()
-    return found
+def rights_on_topics(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, set[str] | None]:
+    """Topic -> the operations that are allowed; None if it does not exist. Raises ClientError."""
 
-
-def _group(admin: KafkaAdmin, kafka: Kafka, name: str) -> set[str]:
-    def asked() -> set[str]:
-        futures = admin.admin.describe_consumer_groups(
-            [name], include_authorized_operations=True, request_timeout=SECONDS
+    def ask() -> Mapping[str, Answer[Any]]:
+        found = admin.admin.describe_topics(
+            TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
-        return _operations(futures[name].result(SECONDS))
+        return {name: _Allowed(future) for name, future in found.items()}
 
-    try:
-        return _while_loading(asked)
-    except KafkaException as error:
-        if error.args[0].code() in _NO_RIGHT:
-            return set()
-        raise translated(f"group {name!r}", error, login_remark(kafka)) from error
+    return admin.results("rights on topics", ask) if names else {}
 
 
-@retry(
-    retry=retry_if_exception(lambda error: isinstance(error, KafkaException) and _is_loading(error)),
-    stop=stop_after_delay(SECONDS),
-    wait=wait_fixed(0.2),
-    reraise=True,
-)
-def _while_loading(asked: Callable[[], set[str]]) -> set[str]:
-    """Ask again while a group's coordinator begins: the first group of a cluster makes its topic of
-    offsets."""
-    return asked()
+def rights_on_groups(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, set[str] | None]:
+    """As :func:`rights_on_topics`, of groups, which need not exist."""
 
+    def ask() -> Mapping[str, Answer[Any]]:
+        found = admin.admin.describe_consumer_groups(
+            list(names), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
+        )
+        return {name: _Allowed(future) for name, future in found.items()}
 
-def _is_loading(error: KafkaException) -> bool:
-    return error.args[0].code() in _LOADING
-
-
-def _operations(description: Any) -> set[str]:
-    return {one.name for one in description.authorized_operations or ()}
+    return admin.results("rights on groups", ask) if names else {}
 
 
 def _may_begin(kafka: Kafka, name: str) -> bool:
     """Whether a producer may begin with this transactional id; Kafka forgets an id that is not used."""
     producer = Producer({**librdkafka(kafka), "transactional.id": name, "error_cb": lambda _: None})
     try:
-        producer.init_transactions(SECONDS)
+        producer.init_transactions(ANSWER_SECONDS)
     except KafkaException as error:
-        if error.args[0].code() in _NO_RIGHT:
+        if error.args[0].code() in MISSING_RIGHT:
             return False
         raise translated(f"transactional id {name!r}", error, login_remark(kafka)) from error
     return True

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.kubernetes.api import REQUEST_SECONDS, KubernetesApi
+from sluice.clients.tls.certificates import ClientCertificate
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rights.cluster import TOPICS, Verbs, granted, verbs
@@ -27,7 +28,8 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     found = api.client.configuration
     row.address = found.host
     row.login = "kubeconfig" if section.kubeconfig else "service account"
-    tls = Tls(found.ssl_ca_cert or "", found.cert_file or "", found.key_file or "")
+    own = ClientCertificate(found.cert_file, found.key_file or "") if found.cert_file else None
+    tls = Tls(found.ssl_ca_cert or "", own)
     if not handshakes.look_at(row, found.host, tls):
         return
     there = _reviewed(row, api, section.namespace)

@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from sluice.clients.s3.errors import DENIED, denied, error_code, not_asked
 from sluice.clients.s3.requests import Limits, connect
 from sluice.config.platform_sections.s3 import S3
+from sluice.connection_check.deadlines import ANSWER_SECONDS, CONNECT_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.probing.web import ask_address
@@ -50,7 +51,7 @@ from sluice.core.messages import summarize
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
-LIMITS = Limits(connect_seconds=5, read_seconds=8, attempts=2)
+LIMITS = Limits(CONNECT_SECONDS, ANSWER_SECONDS, attempts=2)
 AT_ONCE = 8
 # In place of what a pattern of keys leaves open: no object has it in its name.
 NAME = "sluice-check"

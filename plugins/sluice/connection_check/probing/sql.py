@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from sluice.clients.catalogs.errors import asking
@@ -72,14 +71,11 @@ def ask_results(database: Database, tables: Sequence[str], rows: list[Row]) -> N
 
     row, options = rows[0], database.options
     mode = options.get("sslmode", "") if database.kind == POSTGRESQL else ""
-    tls = replace(
-        Tls.declared(
-            options,
-            is_verified=any(options.get(key) for key in ("sslrootcert", "ssl_ca")),
-            names_host=mode != "verify-ca" and options.get("ssl_check_hostname", "true").lower() == "true",
-        ),
-        # No option: it is a secret.
-        key_password=database.key_password,
+    tls = Tls.declared(
+        options,
+        database.key_password,
+        is_verified=any(options.get(key) for key in ("sslrootcert", "ssl_ca")),
+        names_host=mode != "verify-ca" and options.get("ssl_check_hostname", "true").lower() == "true",
     )
     said = database.sqlalchemy()["url"].query
     is_plain = said.get("sslmode") == "disable" or bool(said.get("ssl_disabled"))

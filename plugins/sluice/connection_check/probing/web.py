@@ -5,15 +5,17 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from http.client import HTTPException
+from math import inf
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 from xmlrpc.client import Fault, ProtocolError
 
 import httpx
 
-from sluice.clients.kafka.login.tokens import claims
+from sluice.clients.kafka.login.tokens import claims, is_time
 from sluice.config.reading.urls import is_loopback
 from sluice.config.reading.values import shown_address
+from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
 from sluice.connection_check.rows import Row, Span, compared
@@ -29,36 +31,49 @@ if TYPE_CHECKING:
     from sluice.config.platform_sections.registry import Registry
     from sluice.config.platform_sections.supervisor import Supervisor
 
-SECONDS = 8.0
+# The year 9999, behind which no date can be written: a time in milliseconds is.
+_LAST = 253_402_300_799
 # No stream's name has a hyphen.
 NAME = "sluice-check"
 
 
-def static_token(value: str) -> Span | None:
-    """When a declared bearer token ends, if it is a JWT that says so."""
+def static_token(value: str, written: float = -inf) -> Span | None:
+    """When a declared bearer token ends, if it is a JWT that says so. ``written``: seconds since 1970, in
+    place of a begin that it does not say; without both it is about to end two weeks before."""
     try:
         found = claims(value)
     except ValueError:
         return None
     ends, begins = found.get("exp"), found.get("iat", found.get("nbf"))
-    if not isinstance(ends, int | float):
+    if not is_time(ends) or not 0 <= ends <= _LAST:
         return None
-    return Span(begins if isinstance(begins, int | float) else time.time(), ends)
+    return Span(begins if is_time(begins) and begins <= _LAST else written, ends)
 
 
-def clock_of(row: Row, url: str) -> bool:
-    """Fill the server's clock, which any answer of a web server says; whether there was one."""
+def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
+    """Fill the server's clock, which any answer of a web server says; whether there was one. ``is_direct``:
+    its clients heed no proxy."""
     parts = urlsplit(url)
     # Not what the address has of a login, and of a query: this connection is not verified, as one before was.
     bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
-    is_direct = is_loopback(parts.hostname or "")
+    is_direct = is_direct or is_loopback(parts.hostname or "")
     began = time.time()
     try:
-        answer = httpx.head(bare, timeout=SECONDS, verify=False, trust_env=not is_direct)  # noqa: S501
+        # A cache between asks the server again (RFC 9111, 5.2.1.4), if it heeds that.
+        answer = httpx.head(
+            bare,
+            headers={"Cache-Control": "no-cache"},
+            timeout=ANSWER_SECONDS,
+            verify=False,  # noqa: S501
+            trust_env=not is_direct,
+        )
     except httpx.HTTPError as error:
         row.remarks.append(f"its clock is not known: {type(error).__name__}")
         return False
-    if at := http_date(answer.headers.get("Date", "")):
+    if answer.headers.get("Age", "0").strip("0"):
+        # Some caches leave the Date of when they were answered, others write their own.
+        row.remarks.append("its clock is not known: a cache answered in its place")
+    elif at := http_date(answer.headers.get("Date", "")):
         row.clock = at.timestamp() - (began + time.time()) / 2
     return True
 
@@ -135,10 +150,10 @@ def ask_checks(metrics: Metrics, rows: list[Row]) -> None:
 def _ask_by_token(
     row: Row, section: object, url: str, path: str, token: str, accepted: tuple[int, ...]
 ) -> None:
-    if not handshakes.look_at(row, url, Tls.declared(section)):
+    if not handshakes.look_at(row, url, Tls.declared(section), is_direct=True):
         return
     try:
-        status, _ = request("GET", url, path, token, SECONDS)
+        status, _ = request("GET", url, path, token, ANSWER_SECONDS)
     except (OSError, HTTPException) as error:
         raise Unreachable(f"it does not answer: {error}. Fix: start it, or correct its url") from error
     except ValueError:
@@ -148,17 +163,17 @@ def _ask_by_token(
         ) from None
     if status not in accepted:
         raise Refused(f"it answered {status}; 401: another token. Fix: give both the same one")
-    clock_of(row, url)
+    clock_of(row, url, is_direct=True)
 
 
 def ask_supervisor(supervisor: Supervisor, rows: list[Row]) -> None:
     """Fill the row."""
     from sluice.clients.processes.supervisord import connect
 
-    if not handshakes.look_at(rows[0], supervisor.url, Tls.declared(supervisor)):
+    if not handshakes.look_at(rows[0], supervisor.url, Tls.declared(supervisor), is_direct=True):
         return
     try:
-        connect(supervisor, SECONDS).getState()
+        connect(supervisor, ANSWER_SECONDS).getState()
     except ProtocolError as error:
         if error.errcode == 401:
             raise Refused("it refuses the login. Fix: correct username and password") from error

@@ -14,22 +14,6 @@ CATALOG_TABLE = "iceberg_tables"
 GLUE_READ = ("glue:GetTable",)
 GLUE_WRITE = (*GLUE_READ, "glue:CreateTable", "glue:UpdateTable", "glue:GetDatabase", "glue:CreateDatabase")
 GLUE_TRIAL = "glue:DeleteTable"
-# Actions of IAM on a table bucket of Amazon S3 Tables, and on its tables.
-S3_TABLES_READ = tuple(
-    f"s3tables:{one}"
-    for one in (
-        *("GetTableBucket", "ListNamespaces", "GetNamespace", "ListTables"),
-        *("GetTable", "GetTableMetadataLocation", "GetTableData"),
-    )
-)
-S3_TABLES_WRITE = (
-    *S3_TABLES_READ,
-    *(
-        f"s3tables:{one}"
-        for one in ("CreateNamespace", "CreateTable", "UpdateTableMetadataLocation", "PutTableData")
-    ),
-)
-S3_TABLES_TRIAL = "s3tables:DeleteTable"
 
 
 def actions(role: str, read: Sequence[str], write: Sequence[str]) -> tuple[str, ...]:

@@ -232,7 +232,9 @@ def test_another_redirect_ends_the_producer_and_is_not_tried_again(
     url: str, to: str, declared: tuple[str, ...]
 ) -> None:
     site = StreamUnderTest(moved(to), feed("data: forged\n\n"))
-    with raising(ConfigError, "feed.test", str(httpx.URL(url).join(to)), "[feed]"):
+    with raising(
+        ConfigError, "feed.test", f"to {httpx.URL(url).join(to).copy_with(path='/')}"[:-1], "[feed]"
+    ):
         list(site.client(url=url, redirects=declared).events("p"))
     assert len(site.asked) == 1
     assert site.pauses == []
@@ -240,7 +242,7 @@ def test_another_redirect_ends_the_producer_and_is_not_tried_again(
 
 def test_a_later_redirect_is_checked_as_the_first_one_and_there_are_not_many() -> None:
     hops = [moved("https://a.test/"), moved("http://a.test/")]
-    with raising(ConfigError, "https://a.test", "http://a.test/"):
+    with raising(ConfigError, "https://a.test", "http://a.test"):
         list(StreamUnderTest(*hops).client(redirects=("a.test",)).events(None))
     site = StreamUnderTest(*[moved("/again") for _ in range(MAX_REDIRECTS + 1)])
     assert list(site.client().events(None)) == []

@@ -10,8 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException
 
-from sluice.airflow import connections
+from sluice.airflow import callbacks, connections
 from sluice.airflow.failures import failed_over, final_failures
 from sluice.airflow.hook import PlatformHook
 from sluice.config import notifications, streams
@@ -49,9 +50,9 @@ class CheckConnectionsOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, int]:
         with final_failures():
-            return self._check()
+            return self._check(context)
 
-    def _check(self) -> dict[str, int]:
+    def _check(self, context: Context) -> dict[str, int]:
         # What each DAG file would import else, at each parsing.
         from sluice.connection_check.check import check, elsewhere, roles_here
         from sluice.connection_check.needs import needs
@@ -80,6 +81,7 @@ class CheckConnectionsOperator(BaseOperator):
         missed = not_looked_at(rows)
         for line in missed:
             self.log.warning("%s", line)
+        callbacks.not_looked_at(context, missed)
         problems = failures(rows)
         for line in problems:
             self.log.error("%s", line)
@@ -104,13 +106,16 @@ def _refuse(text: str) -> Database:
 
 
 def mail_ends(names: list[str]) -> list[End]:
-    """The mail servers of ``notifications.toml``."""
+    """The mail servers of ``notifications.toml``; of a file that is invalid a row that says so."""
     from sluice.connection_check.rows import Row
     from sluice.connection_check.run import End
 
-    rules = [
-        rule for rule in notifications.load(names, is_strict=False).notify if rule.class_path == CLASSES[SMTP]
-    ]
+    try:
+        declared = notifications.load(names, is_strict=False).notify
+    except ConfigError as error:
+        # No one is told by mail of this one: the table, the task and its log have it.
+        return [End(Row(OWN_ROLE, "notifications", notifications.FILE, problems=[str(error)]), _nothing)]
+    rules = [rule for rule in declared if rule.class_path == CLASSES[SMTP]]
     # Two rules may log in to one server in two ways.
     ids = [
         (str(rule.values.get("smtp_conn_id", "smtp_default")), str(rule.values.get("auth_type", "basic")))
@@ -118,11 +123,15 @@ def mail_ends(names: list[str]) -> list[End]:
     ]
     found = []
     for name, kind in dict.fromkeys(ids):
-        row = Row("airflow", "smtp", name)
+        row = Row(OWN_ROLE, "smtp", name)
         connection = _mail_connection(row)
-        ask = partial(_ask_mail, connection, kind) if connection else lambda _: None
+        ask = partial(_ask_mail, connection, kind) if connection else _nothing
         found.append(End(row, ask, [connection.password or ""] if connection else []))
     return found
+
+
+def _nothing(rows: list[Row]) -> None:
+    """Its row says already what is wrong."""
 
 
 def _mail_connection(row: Row) -> Any:
@@ -149,6 +158,9 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
         def get_connection(self, conn_id: str) -> Any:  # type: ignore[override]
             return connection
 
+        # The check is repeated by itself, and waits once for a server that does not answer.
+        smtp_retry_limit = 0
+
     hook = Hook(connection.conn_id, auth_type=kind)
     where = f"mail server {connection.host}"
     try:
@@ -166,3 +178,8 @@ def _ask_mail(connection: Any, kind: str, rows: list[Row]) -> None:
         raise Refused(f"{where} refuses the login: {said}. Fix: correct the connection's login") from error
     except (OSError, smtplib.SMTPException) as error:
         raise Unreachable(f"{where} does not answer: {error}. Fix: start it, or correct its host") from error
+    except AirflowException as error:
+        # The hook's word for a server that ends the connection, and for a login that is not complete.
+        raise Unreachable(
+            f"{where} does not take the login: {error}. Fix: see the server's log, or correct the connection"
+        ) from error

@@ -102,7 +102,7 @@ def has_ended(value: str, now: float) -> bool:
         ends = claims(value).get("exp")
     except ValueError:
         return False
-    return _is_time(ends) and ends <= now
+    return is_time(ends) and ends <= now
 
 
 def _of_endpoint(kafka: Kafka) -> Token:
@@ -134,16 +134,17 @@ def _of_file(kafka: Kafka) -> Token:
         reason = error.strerror if isinstance(error, OSError) else error
         raise LoginRefused(f"token of {path}: {reason}. {fix}") from error
     now, ends, issued = time.time(), document.get("exp"), document.get("iat")
-    if not _is_time(ends):
+    if not is_time(ends):
         raise LoginRefused(f"token of {path}: it does not say until when it is valid (exp). {fix}")
     if ends <= now:
         raise LoginRefused(f"token of {path} ended {age(now - ends)} ago, by this machine's clock. {fix}")
-    began = issued if _is_time(issued) and issued < now else now
+    began = issued if is_time(issued) and issued < now else now
     at = backoff.now()
     return Token(value, at - (now - began), at + min(ends - now, oauth.MOST_LIFETIME), now)
 
 
-def _is_time(value: object) -> TypeGuard[float]:
+def is_time(value: object) -> TypeGuard[float]:
+    """Whether a JWT's value can be a moment, in seconds since 1970."""
     return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
 
 

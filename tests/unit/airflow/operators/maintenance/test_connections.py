@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow import connections
+from sluice.airflow import callbacks, connections
 from sluice.airflow.failures import FindingsFailed
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
-from sluice.config.platform import DIRECTORY_VARIABLE
+from sluice.config.notifications import FILE
+from sluice.config.platform import DIRECTORY_VARIABLE, ROLES
 from sluice.connection_check import check as checking
 from sluice.connection_check import needs as needing
 from sluice.connection_check.needs import Needs
@@ -42,13 +43,15 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[End]:
         return look([*found, *further], say)
 
     monkeypatch.setattr(checking, "check", check)
+    monkeypatch.setattr(callbacks, "not_looked_at", lambda context, lines: context.update(missed=lines))
     monkeypatch.setattr(needing, "needs", lambda specs: Needs([], tables={}))
     monkeypatch.setattr(CheckConnectionsOperator, "log", logging.getLogger(__name__))
     return found
 
 
-def run() -> dict[str, int]:
-    return CheckConnectionsOperator(task_id="check_connections").execute(cast("Any", {}))
+def run(context: dict[str, Any] | None = None) -> dict[str, int]:
+    found = {} if context is None else context
+    return CheckConnectionsOperator(task_id="check_connections").execute(cast("Any", found))
 
 
 def nothing(rows: list[Row]) -> None:
@@ -58,7 +61,9 @@ def nothing(rows: list[Row]) -> None:
 def test_the_table_is_in_the_log(ends: list[End], caplog: pytest.LogCaptureFixture) -> None:
     ends.append(End(Row("airflow", "kafka", "broker:9092", remarks=["1 right too many: x"]), nothing))
     with caplog.at_level(logging.INFO):
-        assert run() == {"ends": 1, "remarks": 1, "not_looked_at": 5}
+        context: dict[str, Any] = {}
+        assert run(context) == {"ends": 1, "remarks": 1, "not_looked_at": 5}
+    assert [line.split()[0] for line in context["missed"]] == [role for role in ROLES if role != "airflow"]
     assert "airflow kafka broker:9092" in " ".join(caplog.text.split())
     assert "remark: airflow kafka broker:9092: 1 right too many: x" in caplog.text
     # The roles whose files are not here are in the table, and not as well.
@@ -71,8 +76,10 @@ def test_the_table_is_in_the_log(ends: list[End], caplog: pytest.LogCaptureFixtu
 def test_a_problem_fails_it_with_one_line(ends: list[End], caplog: pytest.LogCaptureFixture) -> None:
     ends.append(End(Row("airflow", "kafka", "broker:9092", problems=["it ended. Fix: renew it"]), nothing))
     ends.append(End(Row("airflow", "s3", "there"), nothing))
-    with raising(AirflowFailException) as caught:
+    with raising(FindingsFailed) as caught:
         run()
+    # What one lost packet says is asked again after the pause.
+    assert not isinstance(caught.value, AirflowFailException)
     reason = "1 of 2 ends failed, 1 finding: airflow kafka broker:9092: it ended. Fix: renew it"
     assert str(caught.value) == f"{ErrorCode.CONNECTION_FINDING} {reason}"
 
@@ -86,7 +93,7 @@ def test_a_connection_that_airflow_lacks_is_its_own_row(
     monkeypatch.setattr(needing, "needs", lambda specs: Needs([], tables={"results": ["t"]}))
     monkeypatch.setattr(connections, "get", gone)
     ends.append(End(Row("airflow", "s3", "there"), nothing))
-    with raising(AirflowFailException, "1 of 2 ends", "connection 'results' not found"):
+    with raising(FindingsFailed, "1 of 2 ends", "connection 'results' not found"):
         run()
 
 
@@ -100,3 +107,11 @@ def test_each_end_that_failed_is_named(ends: list[End]) -> None:
     found = caught.value.findings
     assert len(found) == 5
     assert all(f"broker-{number}:9092" in told for number, told in enumerate(found))
+
+
+def test_an_invalid_file_of_notifications_is_its_own_row(ends: list[End], tmp_path: Path) -> None:
+    (tmp_path / FILE).write_text('[[notify]]\nnotifier = "unknown"\n')
+    (tmp_path / FILE).chmod(0o600)
+    ends.append(End(Row("airflow", "s3", "there"), nothing))
+    with raising(FindingsFailed, "1 of 2 ends", "airflow notifications", FILE, "'unknown' is unknown"):
+        run()
