@@ -28,16 +28,18 @@ DAG_FILE = REPO / "dags" / "streams.py"
 FASTER = """
 from datetime import timedelta as _timedelta
 
-from sluice.airflow.dags import make_dag as _frames
+from sluice.airflow.dags import maintenance_dags, make_dag, streams, supervision_dags
 
 
-def _make_dag(*args, _original=_frames.make_dag, **options):
+def _make_dag(*args, _original=make_dag.make_dag, **options):
     if isinstance(options.get("schedule"), _timedelta):
         options["schedule"] = None
     return _original(*args, **options | {"retry_delay": _timedelta(seconds=1)})
 
 
-_frames.make_dag = _make_dag
+# Airflow has imported them before it forked the process that reads this.
+for _module in (maintenance_dags, streams, supervision_dags):
+    _module.make_dag = _make_dag
 """
 AIRFLOW_SETTINGS = {
     "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": "0.5",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote, urlencode, urljoin, urlsplit
+from urllib.parse import quote, urlencode, urljoin
 
 import httpx
 

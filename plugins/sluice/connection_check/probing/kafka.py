@@ -101,7 +101,7 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
     except ClientError as error:
         failure = error
     brokers = [
-        Row(role, "kafka broker", name, row.login, tls="" if _is_encrypted(kafka) else PLAIN_TEXT)
+        Row(role, "kafka broker", name, row.login, tls="" if kafka.is_encrypted else PLAIN_TEXT)
         for name in dict.fromkeys(names)
     ]
     rows += brokers
@@ -128,17 +128,13 @@ def _written(path: str) -> float:
         return -inf
 
 
-def _is_encrypted(kafka: Kafka) -> bool:
-    return kafka.security_protocol.endswith("SSL")
-
-
 def _cluster(admin: KafkaAdmin) -> Any:
     return admin.admin.describe_cluster(include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
 
 
 def _ask_broker(row: Row, kafka: Kafka, tls: Tls) -> None:
     ((host, port),) = handshakes.servers(row.address)
-    if _is_encrypted(kafka) and not handshakes.look(row, host, port, tls):
+    if kafka.is_encrypted and not handshakes.look(row, host, port, tls):
         return
     admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), ANSWER_SECONDS)
     try:
