@@ -55,7 +55,7 @@ class LoadFiles:
         expected: OffsetRanges,
         recorded: Recorded = nothing_recorded,
     ) -> LoadFiles:
-        """``recorded``: which expired snapshots are the stream's, or its maintenance's."""
+        """``recorded``: which expired snapshots are the stream's, and which are of verified rewrites."""
         from sluice.clients.lake.reading import files
 
         # The table first: of each batch it is published before the quarantine.
@@ -78,8 +78,8 @@ class LoadFiles:
 
     @classmethod
     def at(cls, lake: Lake, spec: StreamSpec, offsets: OffsetRanges) -> LoadFiles:
-        """The files of the whole table that can hold these offsets. Those of expired snapshots count as
-        another program's, and are read: their batches may be years behind in the log."""
+        """The files of the whole table that can hold these offsets. Those of expired snapshots, and of
+        rewrites, count as another program's, and are read: their batches may be years behind in the log."""
         from sluice.clients.lake.reading import files
 
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)

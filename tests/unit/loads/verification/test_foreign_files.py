@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -25,6 +26,7 @@ from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
 from tests.support.steps import ledger
 
+REPEATING = [0, 1, 2, 2, 4, 5, 6, 7]
 SPEC = cast("Any", SimpleNamespace(table=lakes.TABLE, quarantine_table=lakes.QUARANTINE))
 
 
@@ -52,15 +54,23 @@ def test_a_file_with_as_many_records_as_offsets_between_its_bounds_is_read(tmp_p
     assert str(found.verification.duplicates) == "0=[2,3)"
 
 
-@pytest.mark.parametrize(("properties", "read"), [({}, 1), ({REWRITE_ID: "own"}, 0)])
-def test_a_rewrite_with_the_same_rows_passes_and_an_own_one_is_not_read(
-    tmp_path: Path, properties: dict[str, str], read: int
-) -> None:
+@pytest.mark.parametrize("properties", [{}, {REWRITE_ID: "own"}])
+def test_a_rewrite_with_the_same_rows_passes_and_is_read(tmp_path: Path, properties: dict[str, str]) -> None:
     found = check(tmp_path, list(range(8)), properties)
-    assert (found.verification.is_ok, found.read) == (True, read)
+    assert (found.verification.is_ok, found.read) == (True, 1)
 
 
-REPEATING = [0, 1, 2, 2, 4, 5, 6, 7]
+@pytest.mark.parametrize("offsets", [range(8), REPEATING])
+def test_an_own_rewrite_that_is_kept_counts_once_it_was_verified(
+    tmp_path: Path, offsets: Sequence[int]
+) -> None:
+    """A load may be validated between the tasks compact and verify_compaction."""
+    made = Expired(tmp_path, list(offsets), {REWRITE_ID: "own"})
+    found = made.check()
+    assert (found.verification.is_ok, found.read) == (offsets is not REPEATING, 1)
+    confirmed = VerifiedRewrites(ledger("nyc_taxi", made.memory))
+    confirmed.confirm("own", {"snapshot_ids": [made.rewrite]})
+    assert made.check().read == 0
 
 
 class Expired:
