@@ -84,8 +84,10 @@ class FileStats:
         offset; a missing one is 0)."""
         if None in (self.partition_lower, self.partition_upper, self.offset_lower, self.offset_upper):
             return True
-        partitions = range(self.partition_lower or 0, (self.partition_upper or 0) + 1)
-        return (self.offset_upper or 0) >= min(starts.get(partition, 0) for partition in partitions)
+        first, last = self.partition_lower or 0, self.partition_upper or 0
+        # Not by the numbers between the bounds, which may be any.
+        near = [offset for partition, offset in starts.items() if first <= partition <= last]
+        return len(near) <= last - first or (self.offset_upper or 0) >= min(near)
 
 
 @dataclass(frozen=True)

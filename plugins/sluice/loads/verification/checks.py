@@ -117,8 +117,10 @@ class LoadFiles:
         rows = Or(
             In(files.SOURCE, self.source_ids), And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(near))
         )
-        batches = files.read(self.quarantine, rows, COLUMNS, tasks=self.quarantine_tasks)
-        return RejectedRows.counted(batches, self.source_ids)
+        of_consumer = And(rows, EqualTo("stage", CONSUMER_STAGE))
+        with files.null_named(self.quarantine, self.quarantine_tasks, of_consumer):
+            batches = files.read(self.quarantine, rows, COLUMNS, tasks=self.quarantine_tasks)
+            return RejectedRows.counted(batches, self.source_ids)
 
     def withheld(self, source_id: str) -> Bitmap:
         """The source's rows that are withheld. Not those that are published by now: of these a producer that

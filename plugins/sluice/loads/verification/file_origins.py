@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from sluice.core.offsets.ranges import OffsetRanges
     from sluice.core.offsets.verify import FileStats
 
-# As OwnSnapshots.among: of snapshots of a table, expired ones or rewrites, those that are own and verified, by
-# at most so many documents.
+# As OwnSnapshots.among: of snapshots of a table, expired ones or rewrites, those that are own and verified,
+# by at most so many documents.
 Recorded = Callable[["Table", Collection[int], int], set[int]]
 
 

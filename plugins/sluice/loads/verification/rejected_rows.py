@@ -32,8 +32,7 @@ class RejectedRows:
         found, offsets = cls(), Counts[int]()
         for batch in batches:
             of_consumer = batch.filter(pc.equal(batch["stage"], CONSUMER_STAGE))
-            if of_consumer.num_rows:
-                files.add_offsets(offsets, of_consumer)
+            files.add_offsets(offsets, of_consumer)
             rows = batch.filter(pc.is_in(batch[files.SOURCE], pa.array(source_ids, pa.string())))
             is_withheld = pc.starts_with(rows["reason"], WITHHELD)
             is_other = pc.invert(pc.or_(is_withheld, pc.starts_with(rows["reason"], DUPLICATE)))

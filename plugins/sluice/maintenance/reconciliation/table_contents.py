@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
@@ -118,6 +119,8 @@ class TableContents:
             instead = f"{self.table}: the whole tables are verified"
             return on_top_of(before, lambda base: self._verify(base, earlier), instead)
         except Refused as error:
+            if error.code is ErrorCode.ROWS_UNPLACED:
+                return [Finding(FindingName.OFFSETS_UNEXPECTED, str(error))], None
             if error.code not in DAMAGED:
                 raise
             return [Finding(FindingName.METADATA_DAMAGED, str(error))], None

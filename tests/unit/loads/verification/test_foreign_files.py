@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from sluice.clients.lake.catalog import Lake
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.rewrites import REWRITES, Rewrites
@@ -24,6 +26,7 @@ from sluice.loads.verification.checks import LoadFiles, OffsetCheck, check_offse
 from tests.support import foreign
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
 from tests.support.steps import ledger
 
 REPEATING = [0, 1, 2, 2, 4, 5, 6, 7]
@@ -158,3 +161,15 @@ def test_the_log_is_asked_for_no_more_documents_than_there_are_files_in_question
     # The rewrite's and the first batch's, behind newer documents that have neither.
     assert (found.files, found.read, len(asked)) == (2, 2, 2)
     assert str(found.verification.duplicates) == "0=[2,3)"
+
+
+@pytest.mark.parametrize("row", [(0, None), (None, 3)])
+def test_a_row_without_a_place_fails_with_its_file(tmp_path: Path, row: tuple[Any, Any]) -> None:
+    """Also if the file has as many rows as offsets between its bounds."""
+    lake = lakes.make(tmp_path)
+    said = lakes.summary("batch", 1, {0: 5}, ranges={0: (0, 5)})
+    lakes.append(lake, [(0, 0), (0, 1), (0, 2), row, (0, 4)], said)
+    with raising(Refused, "1 rows have no _kafka_") as found:
+        check_offsets(LoadFiles.at(lake, SPEC, OffsetRanges.of({0: [(0, 5)]})))
+    assert found.value.code is ErrorCode.ROWS_UNPLACED
+    assert ".parquet" in str(found.value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -29,12 +30,19 @@ from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 from sluice.clients.lake.commits import MAIN
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import data_files
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
+from sluice.core.messages import summarize
 from sluice.core.offsets.counts import Counts
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.storage import WrittenObject
 
 ALL_ROWS = AlwaysTrue()
+UNPLACED_FIX = (
+    "end the program that writes to the table, and delete these rows or restore the catalog to before them "
+    "(docs/operating.md, Restore the catalog)"
+)
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
 
 
@@ -97,7 +105,8 @@ def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     found = []
     for task in tasks:
         # Rows that the producer rejected have no offset: the bounds say nothing of them.
-        has_none = bool((task.file.null_value_counts or {}).get(fields[OFFSET].field_id))
+        nulls = task.file.null_value_counts or {}
+        has_none = any(nulls.get(field.field_id) for field in fields.values())
         is_unknown = bool(task.delete_files) or has_none
         lower, upper = (None, None) if is_unknown else (task.file.lower_bounds, task.file.upper_bounds)
         found.append(
@@ -113,27 +122,56 @@ def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     return found
 
 
+class NullValue(TypeError):
+    """A row has none in ``column``, by which it would be counted."""
+
+    def __init__(self, column: str) -> None:
+        super().__init__(f"a row has no {column}")
+        self.column = column
+
+
+@contextmanager
+def null_named(
+    table: Table, tasks: Sequence[FileScanTask], rows: BooleanExpression = ALL_ROWS
+) -> Iterator[None]:
+    """Within it NullValue becomes Refused with ROWS_UNPLACED, which names the files that have such ``rows``,
+    by a read of the column."""
+    try:
+        yield
+    except NullValue as error:
+        counts = {
+            task.file.file_path: sum(
+                batch[error.column].null_count for batch in read(table, rows, (error.column,), tasks=[task])
+            )
+            for task in tasks
+        }
+        named = [f"{count} in {path}" for path, count in counts.items() if count]
+        raise Refused(
+            f"table {_name(table)}: {sum(counts.values())} rows have no {error.column}: {summarize(named)}. "
+            f"Fix: {UNPLACED_FIX}",
+            ErrorCode.ROWS_UNPLACED,
+        ) from error
+
+
 def count_offsets(
-    table: Table, tasks: Sequence[FileScanTask], rows: BooleanExpression | None = None
+    table: Table, tasks: Sequence[FileScanTask], rows: BooleanExpression = ALL_ROWS
 ) -> Counts[int]:
-    """The offsets in these files (of the rows that match), by partition."""
-    return counted_offsets(read(table, rows or AlwaysTrue(), (PARTITION, OFFSET), tasks=tasks))
-
-
-def counted_offsets(batches: Iterable[RecordBatch]) -> Counts[int]:
-    """The offsets of these rows, by partition. Raises TypeError if a row has none."""
+    """The offsets in these files (of the rows that match), by partition. Raises as :func:`read` and
+    :func:`null_named`."""
     found = Counts[int]()
-    for batch in batches:
-        if batch.num_rows:
-            add_offsets(found, batch)
+    if tasks:
+        with null_named(table, tasks, rows):
+            for batch in read(table, rows, (PARTITION, OFFSET), tasks=tasks):
+                add_offsets(found, batch)
     return found
 
 
 def add_offsets(found: Counts[int], batch: RecordBatch) -> None:
-    """Count the offsets of these rows too. Raises TypeError if one has none."""
+    """Count the offsets of these rows too. Raises NullValue if one has none."""
+    if not batch.num_rows:
+        return
+    _check_no_null(batch, PARTITION, OFFSET)
     partitions, values = (batch.column(name).to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET))
-    if not np.issubdtype(partitions.dtype, np.integer):
-        raise TypeError(f"a row has no {PARTITION}, so its offset is of no partition")
     # Most files are of one partition.
     if partitions.min() == partitions.max():
         found.at(int(partitions[0])).add(values)
@@ -174,27 +212,33 @@ def rows_by_source(
     """
     within = committed_since(table, 0) if tasks is None else tasks
     chosen = [task for task in within if _may_hold(table, task, sorted(source_ids))]
-    found = Counts[str]()
-    for batch in read(table, In(SOURCE, source_ids), (SOURCE, ROW), tasks=chosen):
-        add_rows(found, batch)
+    found, rows = Counts[str](), In(SOURCE, source_ids)
+    with null_named(table, chosen, rows):
+        for batch in read(table, rows, (SOURCE, ROW), tasks=chosen):
+            add_rows(found, batch)
     return found
 
 
 def add_rows(found: Counts[str], batch: RecordBatch) -> None:
-    """Count the row numbers of these rows, each of which has a source. Raises TypeError if one has none."""
+    """Count the row numbers of these rows, each of which has a source. Raises NullValue if one has none."""
     if not batch.num_rows:
         return
+    _check_no_null(batch, SOURCE, ROW)
     named = batch.column(SOURCE)
     # A comparison takes a fraction of the time of numbers for all texts, and most batches are of one source.
-    if named[0].is_valid and pc.equal(named, named[0]).true_count == len(named):
+    if pc.equal(named, named[0]).true_count == len(named):
         found.at(named[0].as_py()).add(batch.column(ROW).to_numpy(zero_copy_only=False))
         return
     sources = named.dictionary_encode()
     codes = sources.indices.to_numpy(zero_copy_only=False)
-    if not np.issubdtype(codes.dtype, np.integer):
-        raise TypeError(f"a row has no {SOURCE}, so its number is of no source")
     rows = batch.column(ROW).to_numpy(zero_copy_only=False)
     found.add_grouped(codes, sources.dictionary.to_pylist(), rows)
+
+
+def _check_no_null(batch: RecordBatch, *columns: str) -> None:
+    for name in columns:
+        if batch.column(name).null_count:
+            raise NullValue(name)
 
 
 def _may_hold(table: Table, task: FileScanTask, source_ids: Sequence[str]) -> bool:

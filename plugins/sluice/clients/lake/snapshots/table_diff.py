@@ -139,8 +139,9 @@ def is_data(file: DataFile) -> bool:
 def count_offsets(
     table: Table, data_files: Iterable[DataFile], rows: BooleanExpression = ALWAYS
 ) -> Counts[int]:
-    """The offsets of ``rows`` in these files, by partition. Raises as :func:`read`."""
-    return files.counted_offsets(read(table, data_files, rows, (files.PARTITION, files.OFFSET)))
+    """The offsets of ``rows`` in these files, by partition. Raises as :func:`read`, and Refused with
+    ROWS_UNPLACED for a row without one."""
+    return files.count_offsets(table, [FileScanTask(one) for one in data_files], rows)
 
 
 def read(

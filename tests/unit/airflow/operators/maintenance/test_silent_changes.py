@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.manifest import DataFile
@@ -176,3 +177,28 @@ def test_a_busy_stream_whose_verified_snapshot_has_expired_is_as_it_was(world: W
     between = [one.snapshot_id for one in ancestors(world.lake.table(lakes.TABLE))][1:3]
     world.lake.catalog.load_table(lakes.TABLE).maintenance.expire_snapshots().by_ids(between).commit()
     assert "20 offsets, each once" in world.run()["result"]
+
+
+@pytest.mark.parametrize(
+    ("row", "column"),
+    [((0, None), "_kafka_offset"), ((None, 9), "_kafka_partition")],
+    ids=["offset", "partition"],
+)
+@pytest.mark.parametrize("is_full", [False, True])
+def test_rows_without_a_place_are_found_with_their_file(
+    world: World, row: tuple[Any, Any], column: str, is_full: bool
+) -> None:
+    """The second file has as many rows as offsets between its bounds."""
+    world.run()
+    said = lakes.summary("batch", 1, {0: 11}, {0: 0}, {0: (8, 11)})
+    lakes.append(world.lake, [(0, 8), row, (0, 10)], said)
+    text = world.finds(FindingName.OFFSETS_UNEXPECTED, full=is_full)
+    assert f"1 rows have no {column}: 1 in {world.data_files()[-1].as_uri()}" in text
+    assert "Fix: end the program" in text
+
+
+def test_rejected_rows_without_an_offset_are_found_with_their_file(world: World) -> None:
+    row = {**dict.fromkeys(lakes.BAD_ROWS.names), "reason": "r"}
+    # A producer's has none.
+    lakes.quarantine(world.lake, [{**row, "stage": "consumer"}, {**row, "stage": "producer"}])
+    assert "1 rows have no _kafka_partition: 1 in" in world.finds(FindingName.OFFSETS_UNEXPECTED)
