@@ -121,6 +121,20 @@ class OffsetVerification:
         return f"failed: {', '.join(problems)}; {self.found} of {self.expected} offsets found"
 
 
+def file_bounds(stats: Iterable[FileStats]) -> OffsetRanges:
+    """The offsets between the bounds of each file whose metadata has both, and one partition."""
+    total: dict[int, list[tuple[int, int]]] = {}
+    for file in stats:
+        if (
+            file.partition_lower is not None
+            and file.partition_lower == file.partition_upper
+            and file.offset_lower is not None
+            and file.offset_upper is not None
+        ):
+            total.setdefault(file.partition_lower, []).append((file.offset_lower, file.offset_upper + 1))
+    return OffsetRanges.of(total)
+
+
 def needs_read(
     expected: OffsetRanges, files: Iterable[FileStats], quarantined: OffsetRanges = EMPTY
 ) -> list[FileStats]:

@@ -22,6 +22,7 @@ from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.ledger.own_snapshots import OwnSnapshots
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.loads.sources.base import Counted
 from sluice.loads.verification.checks import LoadFiles, OffsetCheck, check_offsets
 from tests.support import foreign
 from tests.support import lake as lakes
@@ -104,7 +105,12 @@ class Expired:
         table.maintenance.expire_snapshots().by_id(before).commit()
 
     def check(self) -> OffsetCheck:
-        source = cast("Any", SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None))
+        source = cast(
+            "Any",
+            SimpleNamespace(
+                source_id="a" * 16, start_offsets={}, head=lambda name: None, COUNTED=Counted.ROWS
+            ),
+        )
         expected = OffsetRanges.of({0: [(0, self.end)]})
         return check_offsets(LoadFiles.plan(self.lake, SPEC, [source], expected, self.own.among))
 
@@ -156,7 +162,10 @@ def test_the_log_is_asked_for_no_more_documents_than_there_are_files_in_question
 
     monkeypatch.setattr(Ledger, "get", counted)
     expected = OffsetRanges.of({0: [(0, 12)]})
-    source = cast("Any", SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None))
+    source = cast(
+        "Any",
+        SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None, COUNTED=Counted.ROWS),
+    )
     found = check_offsets(LoadFiles.plan(made.lake, SPEC, [source], expected, made.own.among))
     # The rewrite's and the first batch's, behind newer documents that have neither.
     assert (found.files, found.read, len(asked)) == (2, 2, 2)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-import pyarrow.compute as pc
 from pyarrow import RecordBatch, RecordBatchReader
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
@@ -19,7 +15,6 @@ from pyiceberg.expressions import (
     BooleanExpression,
     EqualTo,
     GreaterThanOrEqual,
-    In,
     LessThan,
     Or,
 )
@@ -30,19 +25,11 @@ from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 from sluice.clients.lake.commits import MAIN
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import data_files
-from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Refused
-from sluice.core.messages import summarize
-from sluice.core.offsets.counts import Counts
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.storage import WrittenObject
 
 ALL_ROWS = AlwaysTrue()
-UNPLACED_FIX = (
-    "end the program that writes to the table, and delete these rows or restore the catalog to before them "
-    "(docs/operating.md, Restore the catalog)"
-)
 PARTITION, OFFSET, SOURCE, ROW = "_kafka_partition", "_kafka_offset", "_source_id", "_source_row"
 
 
@@ -122,64 +109,6 @@ def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     return found
 
 
-class NullValue(TypeError):
-    """A row has none in ``column``, by which it would be counted."""
-
-    def __init__(self, column: str) -> None:
-        super().__init__(f"a row has no {column}")
-        self.column = column
-
-
-@contextmanager
-def null_named(
-    table: Table, tasks: Sequence[FileScanTask], rows: BooleanExpression = ALL_ROWS
-) -> Iterator[None]:
-    """Within it NullValue becomes Refused with ROWS_UNPLACED, which names the files that have such ``rows``,
-    by a read of the column."""
-    try:
-        yield
-    except NullValue as error:
-        counts = {
-            task.file.file_path: sum(
-                batch[error.column].null_count for batch in read(table, rows, (error.column,), tasks=[task])
-            )
-            for task in tasks
-        }
-        named = [f"{count} in {path}" for path, count in counts.items() if count]
-        raise Refused(
-            f"table {_name(table)}: {sum(counts.values())} rows have no {error.column}: {summarize(named)}. "
-            f"Fix: {UNPLACED_FIX}",
-            ErrorCode.ROWS_UNPLACED,
-        ) from error
-
-
-def count_offsets(
-    table: Table, tasks: Sequence[FileScanTask], rows: BooleanExpression = ALL_ROWS
-) -> Counts[int]:
-    """The offsets in these files (of the rows that match), by partition. Raises as :func:`read` and
-    :func:`null_named`."""
-    found = Counts[int]()
-    if tasks:
-        with null_named(table, tasks, rows):
-            for batch in read(table, rows, (PARTITION, OFFSET), tasks=tasks):
-                add_offsets(found, batch)
-    return found
-
-
-def add_offsets(found: Counts[int], batch: RecordBatch) -> None:
-    """Count the offsets of these rows too. Raises NullValue if one has none."""
-    if not batch.num_rows:
-        return
-    _check_no_null(batch, PARTITION, OFFSET)
-    partitions, values = (batch.column(name).to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET))
-    # Most files are of one partition.
-    if partitions.min() == partitions.max():
-        found.at(int(partitions[0])).add(values)
-        return
-    numbers, codes = np.unique(partitions, return_inverse=True)
-    found.add_grouped(codes, numbers.tolist(), values)
-
-
 def read(
     table: Table,
     rows: BooleanExpression,
@@ -201,57 +130,6 @@ def read(
             yield from by(table, chosen, scan.projection(), rows)
 
     return RecordBatchReader.from_batches(schema_to_pyarrow(scan.projection()), batches())
-
-
-def rows_by_source(
-    table: Table, source_ids: Collection[str], tasks: Sequence[FileScanTask] | None = None
-) -> Counts[str]:
-    """The row numbers that these files hold (``tasks``; None: the whole table's), by source id.
-
-    Each file is read once, however many sources it has rows of.
-    """
-    within = committed_since(table, 0) if tasks is None else tasks
-    chosen = [task for task in within if _may_hold(table, task, sorted(source_ids))]
-    found, rows = Counts[str](), In(SOURCE, source_ids)
-    with null_named(table, chosen, rows):
-        for batch in read(table, rows, (SOURCE, ROW), tasks=chosen):
-            add_rows(found, batch)
-    return found
-
-
-def add_rows(found: Counts[str], batch: RecordBatch) -> None:
-    """Count the row numbers of these rows, each of which has a source. Raises NullValue if one has none."""
-    if not batch.num_rows:
-        return
-    _check_no_null(batch, SOURCE, ROW)
-    named = batch.column(SOURCE)
-    # A comparison takes a fraction of the time of numbers for all texts, and most batches are of one source.
-    if pc.equal(named, named[0]).true_count == len(named):
-        found.at(named[0].as_py()).add(batch.column(ROW).to_numpy(zero_copy_only=False))
-        return
-    sources = named.dictionary_encode()
-    codes = sources.indices.to_numpy(zero_copy_only=False)
-    rows = batch.column(ROW).to_numpy(zero_copy_only=False)
-    found.add_grouped(codes, sources.dictionary.to_pylist(), rows)
-
-
-def _check_no_null(batch: RecordBatch, *columns: str) -> None:
-    for name in columns:
-        if batch.column(name).null_count:
-            raise NullValue(name)
-
-
-def _may_hold(table: Table, task: FileScanTask, source_ids: Sequence[str]) -> bool:
-    """False only if the file's bounds show that it has no row of the sorted sources."""
-    column = table.schema().find_field(SOURCE)
-    lower, upper = (
-        (bounds or {}).get(column.field_id) for bounds in (task.file.lower_bounds, task.file.upper_bounds)
-    )
-    if lower is None or upper is None:
-        return True
-    least, greatest = (str(from_bytes(column.field_type, raw)) for raw in (lower, upper))  # type: ignore[arg-type]
-    first = bisect_left(source_ids, least)
-    return first < len(source_ids) and source_ids[first] <= greatest
 
 
 def quarantined(

@@ -15,6 +15,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, Manif
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
+from sluice.clients.lake import counting
 from sluice.clients.lake.commits import MAIN, ancestors, is_of_sluice, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
@@ -141,7 +142,7 @@ def count_offsets(
 ) -> Counts[int]:
     """The offsets of ``rows`` in these files, by partition. Raises as :func:`read`, and Refused with
     ROWS_UNPLACED for a row without one."""
-    return files.count_offsets(table, [FileScanTask(one) for one in data_files], rows)
+    return counting.count_offsets(table, [FileScanTask(one) for one in data_files], rows)
 
 
 def read(
