@@ -31,6 +31,8 @@ MIN_ROWS_OF_ONE = 1_000_000
 class NullValue(TypeError):
     """A row has none in ``column``, by which it would be counted."""
 
+    code = ErrorCode.ROWS_UNPLACED
+
     def __init__(self, column: str) -> None:
         super().__init__(f"a row has no {column}")
         self.column = column

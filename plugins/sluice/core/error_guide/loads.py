@@ -148,7 +148,7 @@ ERRORS = {
         fix="[go back](operating.md#compaction-verification-failed) at once",
     ),
     ErrorCode.ROWS_UNPLACED: ErrorGuide(
-        cause="Rows of the table have no partition, offset, source or number, so that nothing can be proved "
+        cause="Rows of the table have no partition, offset, source or number, so that nothing can be verified "
         "of them: another program wrote them. The text has the column, the files and the number of rows in "
         "each. In `verify_table` it is a finding, `offsets-unexpected`",
         fix="end the program that writes to the table; if these files have nothing else, delete their rows "

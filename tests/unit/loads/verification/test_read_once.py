@@ -21,7 +21,7 @@ A, B = "a" * 16, "b" * 16
 
 
 def load(folder: Path, counted: Counted = Counted.ROWS) -> LoadFiles:
-    """Of source A: a file that is clear, one with a gap between its bounds, and one of both sources; of B
+    """Files of source A: one that is clear, one with a gap between its bounds, and one of both sources; of B
     alone one with a gap."""
     lake = lakes.make(folder)
     for rows, source in (([0, 1], A), ([2, 4], A), ([5, 7], B)):
