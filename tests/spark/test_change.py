@@ -34,7 +34,7 @@ from sluice.core.tables.rewrites import Rewrites
 from sluice.core.tables.summary import CHANGE_ID
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
-from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
+from sluice.maintenance.reconciliation.history.foreign_files import ForeignFiles
 from sluice.maintenance.reconciliation.verified_table import Verified
 from spark_jobs.common.consumer import writer as writer_module
 from spark_jobs.common.consumer.direct import batch, own_decode
@@ -748,7 +748,7 @@ def test_files_say_which_commit_added_them_also_when_it_has_expired(
         snapshot = lake.table(stream.spec.table).current_snapshot()
         assert snapshot is not None
         at = snapshot.snapshot_id, snapshot.sequence_number or 0, snapshot.timestamp_ms
-    earlier = Verified(stream.spec.table, "", *at, 0, "", None, {}, OffsetRanges(), OffsetRanges())
+    earlier = Verified(stream.spec.table, "", *at, 0, "", None, None, {}, OffsetRanges(), OffsetRanges())
     publish(4)
     assert compact(stream.spark, stream.spec.table, date(2026, 11, 1))
     publish(5)

@@ -25,24 +25,26 @@ class QuarantinedRecords:
         """Those of ``asked`` that are there."""
         from pyiceberg.expressions import And, EqualTo
 
+        from sluice.clients.lake import counting
         from sluice.clients.lake.reading import files
         from sluice.core.offsets.counts import present_offsets
 
         table = self._lake.table(self.table)
         rows = And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(asked.bounds()))
-        found = files.count_offsets(table, files.committed_since(table, 0), rows)
+        found = counting.count_offsets(table, files.committed_since(table, 0), rows)
         return present_offsets(found).intersect(asked)
 
     def withheld(self) -> OffsetRanges:
         """The records that are withheld."""
         from pyiceberg.expressions import StartsWith
 
+        from sluice.clients.lake import counting
         from sluice.clients.lake.reading import files
         from sluice.core.offsets.counts import present_offsets
 
         table = self._lake.table(self.table)
         rows = StartsWith("reason", WITHHELD)
-        return present_offsets(files.count_offsets(table, files.committed_since(table, 0), rows))
+        return present_offsets(counting.count_offsets(table, files.committed_since(table, 0), rows))
 
     def one_per_row(self, source_id: str, published: Bitmap) -> OffsetRanges:
         """Return one record for each withheld row of a source that is not ``published`` (row numbers): a

@@ -38,9 +38,9 @@ def refused(message: str, fix: str) -> Refused:
 
 def number_of_rows(table: Table, sources: Sequence[str]) -> int:
     """How many rows of these sources the table has."""
-    from sluice.clients.lake.reading import files
+    from sluice.clients.lake import counting
 
-    return files.rows_by_source(table, sources).values
+    return counting.rows_by_source(table, sources).values
 
 
 class PlannedStream:
@@ -78,10 +78,10 @@ class PlannedStream:
 
     def rows_of(self, source_id: str) -> Bitmap:
         """The row numbers of a source in the table."""
-        from sluice.clients.lake.reading import files
+        from sluice.clients.lake import counting
 
         table = self.lake.table(self.spec.table)
-        return files.rows_by_source(table, [source_id])[source_id].present
+        return counting.rows_by_source(table, [source_id])[source_id].present
 
     def with_further_fields(self, asked: OffsetRanges) -> OffsetRanges:
         """Those of ``asked`` that are in files with rows that have fields without a column."""

@@ -92,6 +92,7 @@ class ErrorCode(StrEnum):
     COMPACTION_NOT_VERIFIED = "SLU-407", "Compaction verification failed"
     NOT_PUBLISHED = "SLU-408", "Load not published"
     DECODERS_DIFFER = "SLU-409", "Two decoders differ"
+    ROWS_UNPLACED = "SLU-410", "Rows without an offset"
     CHANGE_REFUSED = "SLU-420", "Change refused"
     CHANGE_NOT_VERIFIED = "SLU-421", "Change not verified"
     CHANGE_NOT_COMPARABLE = "SLU-422", "Change cannot be compared any more"

@@ -147,6 +147,14 @@ ERRORS = {
         "change is not verified",
         fix="[go back](operating.md#compaction-verification-failed) at once",
     ),
+    ErrorCode.ROWS_UNPLACED: ErrorGuide(
+        cause="Rows of the table have no partition, offset, source or number, so that nothing can be "
+        "verified of them: another program wrote them. The text has the column, the files and the number "
+        "of rows in each. In `verify_table` it is a finding, `offsets-unexpected`",
+        fix="end the program that writes to the table; if these files have nothing else, delete their rows "
+        "by SQL (`where _kafka_offset is null`), else [restore the "
+        "catalog](operating.md#restore-the-catalog) to before them",
+    ),
     ErrorCode.NOT_PUBLISHED: ErrorGuide(
         cause="The text says which: *timed out*, or it will never be published",
         fix="[see the runbook](operating.md#load-not-published)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from heapq import merge
@@ -103,9 +103,14 @@ class IntervalSet:
         return IntervalSet(tuple(result))
 
     def minus(self, other: IntervalSet) -> IntervalSet:
-        result: list[Pair] = []
-        theirs, j = other._pairs, 0
-        for start, until in self._pairs:
+        mine, theirs = self._pairs, other._pairs
+        if not mine or not theirs:
+            return self
+        # Those before the first of the others are not looked at, on either side, and those behind the last.
+        i, j = _first_behind(mine, theirs), _first_behind(theirs, mine)
+        end = bisect_left(mine, theirs[-1][1], lo=i, key=itemgetter(0))
+        result = list(mine[:i])
+        for start, until in mine[i:end]:
             while j < len(theirs) and theirs[j][0] < until:
                 if start < theirs[j][0]:
                     result.append((start, theirs[j][0]))
@@ -115,7 +120,7 @@ class IntervalSet:
                 j += 1
             if start < until:
                 result.append((start, until))
-        return IntervalSet(tuple(result))
+        return IntervalSet((*result, *mine[end:]))
 
     def __str__(self) -> str:
         return ",".join(_text(*pair) for pair in self._pairs) or "(empty)"

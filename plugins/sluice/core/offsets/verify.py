@@ -84,8 +84,10 @@ class FileStats:
         offset; a missing one is 0)."""
         if None in (self.partition_lower, self.partition_upper, self.offset_lower, self.offset_upper):
             return True
-        partitions = range(self.partition_lower or 0, (self.partition_upper or 0) + 1)
-        return (self.offset_upper or 0) >= min(starts.get(partition, 0) for partition in partitions)
+        first, last = self.partition_lower or 0, self.partition_upper or 0
+        # Not by the numbers between the bounds, which may be any.
+        near = [offset for partition, offset in starts.items() if first <= partition <= last]
+        return len(near) <= last - first or (self.offset_upper or 0) >= min(near)
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,20 @@ class OffsetVerification:
         )
         problems = [f"{found.count} {name} ({found.shown()})" for found, name in named if found]
         return f"failed: {', '.join(problems)}; {self.found} of {self.expected} offsets found"
+
+
+def file_bounds(stats: Iterable[FileStats]) -> OffsetRanges:
+    """The offsets between the bounds of each file whose metadata has both, and one partition."""
+    total: dict[int, list[tuple[int, int]]] = {}
+    for file in stats:
+        if (
+            file.partition_lower is not None
+            and file.partition_lower == file.partition_upper
+            and file.offset_lower is not None
+            and file.offset_upper is not None
+        ):
+            total.setdefault(file.partition_lower, []).append((file.offset_lower, file.offset_upper + 1))
+    return OffsetRanges.of(total)
 
 
 def needs_read(

@@ -51,9 +51,9 @@ class VerifiedSources:
     def held(self, source_ids: Collection[str]) -> set[str]:
         """Which of the sources the table has rows of, by the table alone: reads the manifests of all of it,
         and the files whose bounds do not tell."""
-        from sluice.clients.lake.reading import files
+        from sluice.clients.lake import counting
 
-        rows = files.rows_by_source(self.lake.table(self.table), source_ids)
+        rows = counting.rows_by_source(self.lake.table(self.table), source_ids)
         return {source_id for source_id in source_ids if rows[source_id].values}
 
     def among(self, source_ids: Sequence[str]) -> tuple[set[str], Document]:

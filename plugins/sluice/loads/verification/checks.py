@@ -13,7 +13,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import SourceCheck, check_rows
 from sluice.core.offsets.sources import check_events as check_event_counts
 from sluice.core.offsets.sources import check_offsets as check_offset_counts
-from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
+from sluice.core.offsets.verify import OffsetVerification, file_bounds, needs_read, verify
 from sluice.loads.sources.base import Counted, Source
 from sluice.loads.verification.file_origins import FileOrigins, Recorded, nothing_recorded
 from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
@@ -36,7 +36,8 @@ class LoadFiles:
     """The files that can hold records of a load, planned once: those that were committed since the load was
     planned, and of these the ones that reach behind its start offsets. ``expected``: the offsets that the
     load sent, without those that a change removed singly; ``source_ids``: its sources, empty if only offsets
-    are asked for. ``tasks`` and ``stats`` are of ``table``; ``quarantine_tasks`` of ``quarantine``."""
+    are asked for. ``tasks`` and ``stats`` are of ``table``; ``quarantine_tasks`` of ``quarantine``.
+    ``counts_rows``: whether the rows of a source are compared, and not its offsets or events."""
 
     expected: OffsetRanges
     source_ids: list[str]
@@ -45,6 +46,7 @@ class LoadFiles:
     stats: list[FileStats]
     quarantine: Table
     quarantine_tasks: list[FileScanTask]
+    counts_rows: bool = True
 
     @classmethod
     def plan(
@@ -55,7 +57,7 @@ class LoadFiles:
         expected: OffsetRanges,
         recorded: Recorded = nothing_recorded,
     ) -> LoadFiles:
-        """``recorded``: which expired snapshots are the stream's, or its maintenance's."""
+        """``recorded``: which expired snapshots are the stream's, and which are of verified rewrites."""
         from sluice.clients.lake.reading import files
 
         # The table first: of each batch it is published before the quarantine.
@@ -74,12 +76,13 @@ class LoadFiles:
             [stats[n] for n in reaching],
             quarantine,
             quarantine_tasks,
+            any(source.COUNTED is Counted.ROWS for source in sources),
         )
 
     @classmethod
     def at(cls, lake: Lake, spec: StreamSpec, offsets: OffsetRanges) -> LoadFiles:
-        """The files of the whole table that can hold these offsets. Those of expired snapshots count as
-        another program's, and are read: their batches may be years behind in the log."""
+        """The files of the whole table that can hold these offsets. Those of expired snapshots, and of
+        rewrites, count as another program's, and are read: their batches may be years behind in the log."""
         from sluice.clients.lake.reading import files
 
         table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
@@ -98,17 +101,49 @@ class LoadFiles:
         )
 
     @cached_property
+    def unclear(self) -> list[FileScanTask]:
+        """The files that may hold expected offsets, and of which the metadata is not conclusive."""
+        paths = {file.path for file in needs_read(self.expected, self.stats, self.rejected.offsets)}
+        return [task for task in self.tasks if task.file.file_path in paths]
+
+    @cached_property
+    def held(self) -> tuple[Counts[int], Counts[str]]:
+        """The offsets of the ``unclear`` files, by partition, and the row numbers in the table, by source id:
+        a file of which both are needed is read once."""
+        from sluice.clients.lake import counting
+
+        names = sorted(self.source_ids) if self.counts_rows else []
+        unclear = {task.file.file_path for task in self.unclear}
+        both, offsets_only, rows_only = list["FileScanTask"](), list["FileScanTask"](), list["FileScanTask"]()
+        for task in self.tasks:
+            # A feed's table has no such column.
+            may_hold = bool(names) and counting.may_hold(self.table, task, names)
+            if task.file.file_path in unclear:
+                (both if may_hold else offsets_only).append(task)
+            elif may_hold:
+                rows_only.append(task)
+        offsets, rows = counting.count_held(self.table, both, names)
+        if offsets_only:
+            offsets.add_counts(counting.count_offsets(self.table, offsets_only))
+        if rows_only:
+            rows.add_counts(counting.rows_by_source(self.table, names, rows_only))
+        return offsets, rows
+
+    @cached_property
     def published(self) -> Counts[str]:
         """Row numbers in the table, by source id."""
-        from sluice.clients.lake.reading import files
+        from sluice.clients.lake import counting
 
-        return files.rows_by_source(self.table, self.source_ids, self.tasks)
+        if self.counts_rows:
+            return self.held[1]
+        return counting.rows_by_source(self.table, self.source_ids, self.tasks)
 
     @cached_property
     def rejected(self) -> RejectedRows:
         """Quarantined rows of the load's sources, and consumer's ones near the load's offsets."""
         from pyiceberg.expressions import And, EqualTo, In, Or
 
+        from sluice.clients.lake import counting
         from sluice.clients.lake.reading import files
         from sluice.loads.verification.rejected_rows import COLUMNS, RejectedRows
 
@@ -117,8 +152,10 @@ class LoadFiles:
         rows = Or(
             In(files.SOURCE, self.source_ids), And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(near))
         )
-        batches = files.read(self.quarantine, rows, COLUMNS, tasks=self.quarantine_tasks)
-        return RejectedRows.counted(batches, self.source_ids)
+        of_consumer = And(rows, EqualTo("stage", CONSUMER_STAGE))
+        with counting.null_named(self.quarantine, self.quarantine_tasks, of_consumer):
+            batches = files.read(self.quarantine, rows, COLUMNS, tasks=self.quarantine_tasks)
+            return RejectedRows.counted(batches, self.source_ids)
 
     def withheld(self, source_id: str) -> Bitmap:
         """The source's rows that are withheld. Not those that are published by now: of these a producer that
@@ -203,14 +240,10 @@ def check_offsets(
 ) -> OffsetCheck:
     """Verify the load's offsets by file metadata, and by two columns of the files that it does not decide.
     ``explain``: which gaps have no record; asked once, if there are any."""
-    from sluice.clients.lake.reading import files
-
     expected = load.expected
     stats = [file for file in load.stats if file.may_contain(expected)]
     quarantined = load.rejected.offsets
-    inconclusive = {file.path for file in needs_read(expected, stats, quarantined)}
-    unclear = [task for task in load.tasks if task.file.file_path in inconclusive]
-    offsets = files.count_offsets(load.table, unclear) if unclear else None
+    offsets, _ = load.held
 
     def verified(wanted: OffsetRanges) -> OffsetVerification:
         return verify(wanted, stats, offsets, quarantined=quarantined, allow_outside=True)
@@ -219,21 +252,7 @@ def check_offsets(
     without = explain(verification.gaps) if verification.gaps else NO_GAPS
     if without.explained:
         verification = verified(expected.minus(without.explained))
-    return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(inconclusive), without)
-
-
-def file_bounds(stats: Sequence[FileStats]) -> OffsetRanges:
-    """The offsets between the bounds of each file whose metadata has both, and one partition."""
-    total: dict[int, list[tuple[int, int]]] = {}
-    for file in stats:
-        if (
-            file.partition_lower is not None
-            and file.partition_lower == file.partition_upper
-            and file.offset_lower is not None
-            and file.offset_upper is not None
-        ):
-            total.setdefault(file.partition_lower, []).append((file.offset_lower, file.offset_upper + 1))
-    return OffsetRanges.of(total)
+    return OffsetCheck(verification, quarantined.intersect(expected), len(stats), len(load.unclear), without)
 
 
 def check_source(

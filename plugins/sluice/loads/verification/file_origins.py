@@ -1,7 +1,8 @@
 """Whose files a table has: by the metadata of another program's nothing is verified.
 
-A batch's file, and an own rewrite's, was verified before it was published. The snapshot that added a file is
-in its manifest entry, also after it has expired; then only records say whose it was.
+A batch's file was verified before it was published; an own rewrite's only later, by task verify_compaction:
+until then it is as another program's. The snapshot that added a file is in its manifest entry, also after it
+has expired; then only records say whose it was.
 """
 
 from __future__ import annotations
@@ -17,40 +18,47 @@ if TYPE_CHECKING:
     from sluice.core.offsets.ranges import OffsetRanges
     from sluice.core.offsets.verify import FileStats
 
-# As OwnSnapshots.among: of expired snapshots of a table those that are own, by at most so many documents.
+# As OwnSnapshots.among: of snapshots of a table, expired ones or rewrites, those that are own and verified,
+# by at most so many documents.
 Recorded = Callable[["Table", Collection[int], int], set[int]]
 
 
-def nothing_recorded(table: Table, expired: Collection[int], documents: int) -> set[int]:
+def nothing_recorded(table: Table, snapshots: Collection[int], documents: int) -> set[int]:
     """All of them count as another program's."""
     return set()
 
 
 class FileOrigins:
-    """The snapshots that added the files that were noted, but for own ones that are kept."""
+    """The snapshots that added the files that were noted, but for batches that are kept."""
 
     def __init__(self, table: Table, recorded: Recorded = nothing_recorded) -> None:
+        from sluice.clients.lake.snapshots.rewrites import rewrite_of
         from sluice.clients.lake.snapshots.table_diff import is_own
 
         self._table, self._recorded = table, recorded
-        self._kept = {one.snapshot_id: is_own(one) for one in table.metadata.snapshots}
+        kept = table.metadata.snapshots
+        self._batches = {one.snapshot_id for one in kept if is_own(one) and not rewrite_of(one)}
+        self._foreign = {one.snapshot_id for one in kept if not is_own(one)}
         self._others = dict[str, int | None]()
 
     def note(self, entry: ManifestEntry) -> bool:
         """True: each file counts."""
-        if not self._kept.get(entry.snapshot_id or 0, False):
+        if entry.snapshot_id not in self._batches:
             self._others[entry.data_file.file_path] = entry.snapshot_id
         return True
 
     def marked(self, stats: Sequence[FileStats], wanted: OffsetRanges) -> list[FileStats]:
         """``stats``, each with whose file it is. The records are asked about the files of expired snapshots
-        that may hold ``wanted``, by no more documents than these are files, which would be read otherwise."""
-        expired = {
+        and rewrites that may hold ``wanted``, by no more documents than these are files, which would be read
+        otherwise."""
+        asked = {
             one.path: number
             for one in stats
-            if (number := self._others.get(one.path)) and number not in self._kept and one.may_contain(wanted)
+            if (number := self._others.get(one.path))
+            and number not in self._foreign
+            and one.may_contain(wanted)
         }
-        own = self._recorded(self._table, set(expired.values()), len(expired)) if expired else set()
+        own = self._recorded(self._table, set(asked.values()), len(asked)) if asked else set()
         return [
-            replace(one, is_own=one.path not in self._others or expired.get(one.path) in own) for one in stats
+            replace(one, is_own=one.path not in self._others or asked.get(one.path) in own) for one in stats
         ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sluice.clients.lake import counting
 from sluice.clients.lake.reading import files
 from sluice.core.offsets.counts import Counts, present_offsets
 from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, WITHHELD
@@ -32,12 +33,11 @@ class RejectedRows:
         found, offsets = cls(), Counts[int]()
         for batch in batches:
             of_consumer = batch.filter(pc.equal(batch["stage"], CONSUMER_STAGE))
-            if of_consumer.num_rows:
-                files.add_offsets(offsets, of_consumer)
+            counting.add_offsets(offsets, of_consumer)
             rows = batch.filter(pc.is_in(batch[files.SOURCE], pa.array(source_ids, pa.string())))
             is_withheld = pc.starts_with(rows["reason"], WITHHELD)
             is_other = pc.invert(pc.or_(is_withheld, pc.starts_with(rows["reason"], DUPLICATE)))
-            files.add_rows(found.withheld, rows.filter(is_withheld))
-            files.add_rows(found.others, rows.filter(is_other))
+            counting.add_rows(found.withheld, rows.filter(is_withheld))
+            counting.add_rows(found.others, rows.filter(is_other))
         found.offsets = present_offsets(offsets)
         return found

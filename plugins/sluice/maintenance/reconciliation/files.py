@@ -18,8 +18,15 @@ from sluice.core.schema_versions import documents
 from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.storage import WrittenObject
 from sluice.loads.written.inventory import check_objects, not_shown_of_files
-from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
-from sluice.maintenance.reconciliation.table_contents import DAMAGED, kept, on_top_of
+from sluice.maintenance.reconciliation.report import (
+    DAMAGED,
+    NOTHING,
+    ONCE,
+    check_findings,
+    kept,
+    on_top_of,
+    table_findings,
+)
 
 if TYPE_CHECKING:
     from sluice.clients.lake.catalog import Lake

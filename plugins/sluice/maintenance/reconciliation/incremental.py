@@ -9,11 +9,12 @@ restored catalog. Their rows, as a multiset, are the whole difference of the tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sluice.core.findings import Finding, FindingName
+from sluice.core.messages import summarize
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.offsets.verify import EMPTY, FileStats
 
@@ -115,6 +116,16 @@ def content_findings(expected: Expected, table: Contents, quarantine: Contents) 
         Finding(name, f"{offsets.count} offsets {what}: {offsets.shown()}", str(offsets))
         for name, offsets, what in named
         if offsets
+    ]
+
+
+def repeated_findings(table: str, files: Sequence[str]) -> list[Finding]:
+    """``files``: those that the table lists more than once, whatever their offsets are."""
+    if not files:
+        return []
+    what = f"{table} lists {len(files)} data files more than once, so readers see their rows as often"
+    return [
+        Finding(FindingName.OFFSETS_DUPLICATED, f"{what}: {summarize(files)}", f"{what}: {', '.join(files)}")
     ]
 
 

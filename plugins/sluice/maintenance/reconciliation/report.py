@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeVar
 
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import check_no_problems
+from sluice.core.errors import Refused, check_no_problems
 from sluice.core.findings import Finding, FindingName, named
 from sluice.core.tables.known_tables import TableState
 
 if TYPE_CHECKING:
+    from pyiceberg.table import Table
+
     from sluice.ledger.known_tables import KnownTables
+
+log = logging.getLogger(__name__)
+B = TypeVar("B")
+T = TypeVar("T")
 
 FIX = ". Fix: docs/operating.md, Reconciliation findings"
 NOTHING = "nothing was loaded yet, and the ledger knows of no earlier table: there is nothing to compare"
@@ -26,6 +32,7 @@ ONCE = frozenset(
         FindingName.LEDGER_LOST,
     }
 )
+DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 _TABLE_FINDINGS = {
     TableState.LOST: FindingName.TABLE_LOST,
     TableState.EMPTIED: FindingName.TABLE_LOST,
@@ -42,6 +49,25 @@ def table_findings(tables: KnownTables, *names: str) -> list[Finding]:
         for name, state in states.items()
         if state in _TABLE_FINDINGS
     ]
+
+
+def kept(table: Table, manifest_list: str | None) -> str | None:
+    """The manifest list, if the bucket still has it: once it is deleted it is no base."""
+    if manifest_list is None or not table.io.new_input(manifest_list).exists():
+        return None
+    return manifest_list
+
+
+def on_top_of(base: B | None, look: Callable[[B | None], T], instead: str) -> T:
+    """What ``look`` finds from ``base`` or, if a file is gone, without it, which the log says as ``instead``:
+    who maintains the table deletes one by one the files that the base has and the table has not."""
+    try:
+        return look(base)
+    except Refused as error:
+        if base is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
+            raise
+        log.warning("%s, since a file is gone: %s", instead, error)
+        return look(None)
 
 
 def no_position(table: str) -> Finding:

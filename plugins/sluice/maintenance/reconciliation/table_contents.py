@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -14,11 +14,11 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY
-from sluice.core.tables.continuity import covers
 from sluice.core.tables.rewrites import Rewrites
 from sluice.ledger.verified_rewrites import VerifiedRewrites
-from sluice.maintenance.reconciliation.foreign_commits import ForeignCommitCheck
-from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
+from sluice.maintenance.reconciliation.history.foreign_commits import ForeignCommitCheck
+from sluice.maintenance.reconciliation.history.foreign_files import ForeignFiles
+from sluice.maintenance.reconciliation.history.main import ANOTHER, foreign_since, history_findings
 from sluice.maintenance.reconciliation.incremental import (
     BatchFile,
     Contents,
@@ -27,10 +27,11 @@ from sluice.maintenance.reconciliation.incremental import (
     content_findings,
     inside,
     range_findings,
+    repeated_findings,
 )
 from sluice.maintenance.reconciliation.on_purpose import Exchanged, ask_for_plans
 from sluice.maintenance.reconciliation.portions import Portions
-from sluice.maintenance.reconciliation.report import no_position
+from sluice.maintenance.reconciliation.report import DAMAGED, kept, no_position, on_top_of
 from sluice.maintenance.reconciliation.verified_table import OnPurpose, Verified
 
 if TYPE_CHECKING:
@@ -43,29 +44,25 @@ if TYPE_CHECKING:
     from sluice.ledger.documents import Ledger
 
 log = logging.getLogger(__name__)
-B = TypeVar("B")
-T = TypeVar("T")
-
-DAMAGED = frozenset({ErrorCode.CORRUPT_OBJECT, ErrorCode.LAKE_FILE_MISSING})
 
 
-def kept(table: Table, manifest_list: str | None) -> str | None:
-    """The manifest list, if the bucket still has it: once it is deleted it is no base."""
-    if manifest_list is None or not table.io.new_input(manifest_list).exists():
-        return None
-    return manifest_list
+@dataclass(frozen=True)
+class Quarantined:
+    """The quarantine as it is now."""
 
+    contents: Contents = field(default_factory=Contents)
+    """The offsets that the consumer rejected."""
+    on_purpose: OnPurpose = field(default_factory=OnPurpose)
+    """Which of their records are there on purpose."""
+    table: Table | None = None
+    """None without a snapshot."""
+    diff: TableDiff | None = None
+    """From the state that an earlier run verified."""
+    read: int = 0
+    """Number of files that were read."""
 
-def on_top_of(base: B | None, look: Callable[[B | None], T], instead: str) -> T:
-    """What ``look`` finds from ``base`` or, if a file is gone, without it, which the log says as ``instead``:
-    who maintains the table deletes one by one the files that the base has and the table has not."""
-    try:
-        return look(base)
-    except Refused as error:
-        if base is None or error.code is not ErrorCode.LAKE_FILE_MISSING:
-            raise
-        log.warning("%s, since a file is gone: %s", instead, error)
-        return look(None)
+    def findings(self, name: str) -> list[Finding]:
+        return repeated_findings(name, self.diff.repeated) if self.diff else []
 
 
 class TableContents:
@@ -122,6 +119,8 @@ class TableContents:
             instead = f"{self.table}: the whole tables are verified"
             return on_top_of(before, lambda base: self._verify(base, earlier), instead)
         except Refused as error:
+            if error.code is ErrorCode.ROWS_UNPLACED:
+                return [Finding(FindingName.OFFSETS_UNEXPECTED, str(error))], None
             if error.code not in DAMAGED:
                 raise
             return [Finding(FindingName.METADATA_DAMAGED, str(error))], None
@@ -140,22 +139,25 @@ class TableContents:
         snapshot = table.snapshot_by_name(MAIN)
         if at is None or snapshot is None:
             return [no_position(self.table)], None
-        found = self._history(table, earlier, at.ends)
-        if {one.name for one in found} & {FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED}:
-            before = None
-        quarantine, on_purpose, quarantine_list, changed = self._quarantined(before)
+        if any(end < at.starts.get(partition, 0) for partition, end in at.ends.items()):
+            message = f"{self.table}: main says it starts at {at.starts} and ends at {at.ends}"
+            return [Finding(FindingName.RANGE_WRONG, message)], None
+        found = history_findings(table, earlier, at, lambda: self._batch_log(self.table))
+        is_another = bool({one.name for one in found} & ANOTHER)
+        before = None if is_another else before
+        rejected = self._quarantined(before)
+        quarantine = rejected.contents
         diff = table_diff.diff(table, before.manifest_list if before else None)
         if diff is None:
             raise RuntimeError(f"{self.table}: no snapshot, and it had one")
-        foreign = self._foreign.of_table(table, diff, earlier)
-        if has_quarantine:
-            foreign = foreign.more(self._foreign.of_quarantine(self.lake.table(self.quarantine), earlier))
+        found += [*repeated_findings(self.table, diff.repeated), *rejected.findings(self.quarantine)]
+        since = foreign_since(table, diff, earlier) if is_another and earlier else (diff, earlier)
+        foreign = self._foreign.of_table(table, *since)
+        if rejected.table is not None and rejected.diff is not None:
+            foreign = foreign.more(self._foreign.of_quarantine(rejected.table, rejected.diff, earlier))
         found += foreign.findings
         self.notes = foreign.notes
         contents, read = self._contents(table, diff, before, quarantine.present, found)
-        if any(end < at.starts.get(partition, 0) for partition, end in at.ends.items()):
-            message = f"{self.table}: main says it starts at {at.starts} and ends at {at.ends}"
-            return [*found, Finding(FindingName.RANGE_WRONG, message)], None
         known = before.without_record if before else EMPTY
         expected = Expected(at.starts, at.ends, self._removed(table), known)
         # The batches are asked only if there are gaps.
@@ -171,30 +173,19 @@ class TableContents:
             snapshot.timestamp_ms,
             Rewrites.of(table.properties).count,
             diff.manifest_list,
-            quarantine_list,
+            rejected.diff.manifest_list if rejected.diff else None,
+            dict(at.starts),
             dict(at.ends),
             contents.present,
             quarantine.present,
             len(diff.added) + len(diff.removed),
-            read + changed,
+            read + rejected.read,
             diff.manifests,
             at.malformed,
-            on_purpose,
+            rejected.on_purpose,
             without_record=expected.without_record,
         )
         return found, now
-
-    def _history(self, table: Table, earlier: Verified | None, ends: dict[int, int]) -> list[Finding]:
-        from sluice.clients.lake.snapshots import table_diff
-
-        found = []
-        if earlier is not None and not covers(ends, earlier.ends):
-            message = f"{self.table} ends at {ends}, and the last run verified it to {earlier.ends}"
-            found.append(Finding(FindingName.TABLE_RESTORED, message))
-        elif earlier is not None and table_diff.is_off_main(table, earlier.snapshot_id):
-            message = f"snapshot {earlier.snapshot_id}, which the last run verified, is no ancestor of main"
-            found.append(Finding(FindingName.MAIN_MOVED, message))
-        return found
 
     def _contents(
         self,
@@ -242,28 +233,33 @@ class TableContents:
 
     def _unaccepted(self, table: Table, diff: TableDiff, before: Verified | None) -> Unaccepted:
         """The files that are to be looked at: without a base that was verified all of them."""
+        from sluice.clients.lake.snapshots import table_diff
         from sluice.clients.lake.snapshots.accepted_rewrites import Unaccepted, without_accepted
 
         if before is None:
-            return Unaccepted(diff.removed, diff.added)
-        return without_accepted(table, diff, VerifiedRewrites(self.ledger).document)
+            found = Unaccepted(diff.removed, diff.added)
+        else:
+            found = without_accepted(table, diff, VerifiedRewrites(self.ledger).document)
+        # Files of deleted rows are a finding by themselves, and have no offsets.
+        return Unaccepted(
+            [one for one in found.removed if table_diff.is_data(one)],
+            [one for one in found.added if table_diff.is_data(one.file)],
+        )
 
     def _portions(self, before: Verified | None) -> Portions:
         return Portions(self.ledger, before.manifest_list if before else f"all by {self._scope}")
 
-    def _quarantined(self, before: Verified | None) -> tuple[Contents, OnPurpose, str | None, int]:
-        """The rejected records' offsets, those of them that are there on purpose, the manifest list, and how
-        many files were read."""
+    def _quarantined(self, before: Verified | None) -> Quarantined:
         from pyiceberg.expressions import EqualTo
 
         from sluice.clients.lake.snapshots import table_diff
 
         if self.lake.location(self.quarantine) is None:
-            return Contents(), OnPurpose(), None, 0
+            return Quarantined()
         table = self.lake.table(self.quarantine)
         diff = table_diff.diff(table, before.quarantine_list if before else None)
         if diff is None:
-            return Contents(), OnPurpose(), None, 0
+            return Quarantined()
         rows = EqualTo("stage", CONSUMER_STAGE)
         # A base without the quarantine's list has none of its offsets.
         base = before if before and before.quarantine_list else None
@@ -275,7 +271,7 @@ class TableContents:
         contents = advance(verified, gone, come)
         exchanged = Exchanged.of(table, rest.removed, added, verified)
         on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
-        return contents, on_purpose, diff.manifest_list, len(rest.removed) + len(rest.added)
+        return Quarantined(contents, on_purpose, table, diff, len(rest.removed) + len(rest.added))
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""

@@ -33,7 +33,7 @@ class Base:
 
     @classmethod
     def from_json(cls, document: Document) -> Base:
-        ends = {int(partition): end for partition, end in document["ends"].items()}
+        ends = _offsets(document["ends"])
         at = datetime.fromisoformat(document["at"])
         return cls(at, ends, document["malformed"], document["unplanned"])
 
@@ -67,6 +67,9 @@ class Verified:
     """Address, of that snapshot: the next run reads only what differs from it."""
     quarantine_list: str | None
     """The quarantine's; None if it has no snapshot."""
+    starts: dict[int, int] | None
+    """Partition -> its first published offset, a missing one is 0; None in the document of a version without
+    it."""
     ends: dict[int, int]
     """Partition -> the offset up to which everything is published."""
     present: OffsetRanges
@@ -87,6 +90,13 @@ class Verified:
     """Offsets in neither table, which the consumer recorded as without a record."""
     base: Base | None = None
     """State behind which no run has judged malformed records yet; None: the run before."""
+
+    @property
+    def published(self) -> OffsetRanges:
+        """The offsets that counted as published; without ``starts`` those that are accounted for."""
+        if self.starts is not None:
+            return OffsetRanges.from_ends(self.starts, self.ends)
+        return self.present.union(self.quarantined).union(self.without_record)
 
     @property
     def unplanned(self) -> int:
@@ -122,8 +132,10 @@ class Verified:
         others = (field.name for field in fields(self) if field.name not in (*_RANGES, "base", "on_purpose"))
         values = {name: getattr(self, name) for name in others} | {"on_purpose": asdict(self.on_purpose)}
         ends = {str(partition): end for partition, end in self.ends.items()}
+        starts = {str(partition): start for partition, start in (self.starts or {}).items()}
+        places = {"starts": starts if self.starts is not None else None, "ends": ends}
         ranges = {name: getattr(self, name).to_json() for name in _RANGES}
-        return {**values, "ends": ends, **ranges, "base": self.base and self.base.to_json()}
+        return {**values, **places, **ranges, "base": self.base and self.base.to_json()}
 
     @classmethod
     def from_document(cls, document: Document) -> Verified:
@@ -136,7 +148,8 @@ class Verified:
             document["rewrites"],
             document["manifest_list"],
             document["quarantine_list"],
-            {int(partition): end for partition, end in document["ends"].items()},
+            _offsets(document["starts"]) if document.get("starts") is not None else None,
+            _offsets(document["ends"]),
             OffsetRanges.from_json(document["present"]),
             OffsetRanges.from_json(document["quarantined"]),
             malformed=document["malformed"],
@@ -147,6 +160,10 @@ class Verified:
 
 
 _RANGES = ("present", "quarantined", "without_record")
+
+
+def _offsets(document: Document) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in document.items()}
 
 
 def _until(earlier: Verified | Base | None) -> OffsetRanges:

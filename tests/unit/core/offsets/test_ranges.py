@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -102,3 +104,21 @@ def test_a_list_that_is_cut_says_so_and_is_not_taken_for_the_whole() -> None:
     with raising(RangesInvalid, "is no partition with ranges"):
         TopicRanges.parse(shown, "t")
     assert TopicRanges.parse(ranges.shown(10**6), "t")["t"] == ranges
+
+
+def test_a_few_ranges_of_many_cost_as_much_as_of_few() -> None:
+    """Whatever is before and behind them is not looked at."""
+    looked = list[object]()
+
+    class Noted(tuple[tuple[int, int], ...]):
+        def __getitem__(self, place: Any) -> Any:
+            looked.append(place)
+            return super().__getitem__(place)
+
+    pairs = tuple((10 * number, 10 * number + 5) for number in range(100_000))
+    many, few = IntervalSet(Noted(pairs)), IntervalSet(((500_002, 500_003), (500_012, 500_022)))
+    assert few.minus(many) == IntervalSet(((500_015, 500_020),))
+    assert few.intersect(many).count == 1 + 3 + 2
+    assert len(looked) < 200
+    assert many.minus(few).count == many.count - 6
+    assert len(looked) < 400

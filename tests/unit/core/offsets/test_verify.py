@@ -111,3 +111,15 @@ def test_read_offsets_are_judged_as_a_count_would(offsets: list[int]) -> None:
     assert verification.duplicates.count == len({o for o in offsets if offsets.count(o) > 1})
     assert verification.unexpected.count == len({o for o in offsets if o >= 12})
     assert verification.is_ok == (sorted(offsets) == list(range(12)))
+
+
+def test_bounds_of_many_partitions_are_compared_by_the_starts_that_there_are() -> None:
+    """A partition between them that has no start begins at 0; the bounds may be of any two numbers."""
+
+    def stats(last: int, offset: int) -> FileStats:
+        return FileStats("f", 0, last, 0, offset, 2)
+
+    assert stats(2**31 - 1, 5).may_reach({0: 9})
+    assert stats(1, 5).may_reach({0: 9})
+    assert not stats(1, 5).may_reach({0: 9, 1: 6})
+    assert stats(1, 6).may_reach({0: 9, 1: 6, 2: 0})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,6 +11,8 @@ import pyarrow as pa
 import pytest
 
 from sluice.clients.lake.catalog import Lake
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.rewrites import REWRITES, Rewrites
@@ -19,12 +22,15 @@ from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.ledger.own_snapshots import OwnSnapshots
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.loads.sources.base import Counted
 from sluice.loads.verification.checks import LoadFiles, OffsetCheck, check_offsets
 from tests.support import foreign
 from tests.support import lake as lakes
 from tests.support.memory_s3 import MemoryS3
+from tests.support.raising import raising
 from tests.support.steps import ledger
 
+REPEATING = [0, 1, 2, 2, 4, 5, 6, 7]
 SPEC = cast("Any", SimpleNamespace(table=lakes.TABLE, quarantine_table=lakes.QUARANTINE))
 
 
@@ -52,15 +58,23 @@ def test_a_file_with_as_many_records_as_offsets_between_its_bounds_is_read(tmp_p
     assert str(found.verification.duplicates) == "0=[2,3)"
 
 
-@pytest.mark.parametrize(("properties", "read"), [({}, 1), ({REWRITE_ID: "own"}, 0)])
-def test_a_rewrite_with_the_same_rows_passes_and_an_own_one_is_not_read(
-    tmp_path: Path, properties: dict[str, str], read: int
-) -> None:
+@pytest.mark.parametrize("properties", [{}, {REWRITE_ID: "own"}])
+def test_a_rewrite_with_the_same_rows_passes_and_is_read(tmp_path: Path, properties: dict[str, str]) -> None:
     found = check(tmp_path, list(range(8)), properties)
-    assert (found.verification.is_ok, found.read) == (True, read)
+    assert (found.verification.is_ok, found.read) == (True, 1)
 
 
-REPEATING = [0, 1, 2, 2, 4, 5, 6, 7]
+@pytest.mark.parametrize("offsets", [range(8), REPEATING])
+def test_an_own_rewrite_that_is_kept_counts_once_it_was_verified(
+    tmp_path: Path, offsets: Sequence[int]
+) -> None:
+    """A load may be validated between the tasks compact and verify_compaction."""
+    made = Expired(tmp_path, list(offsets), {REWRITE_ID: "own"})
+    found = made.check()
+    assert (found.verification.is_ok, found.read) == (offsets is not REPEATING, 1)
+    confirmed = VerifiedRewrites(ledger("nyc_taxi", made.memory))
+    confirmed.confirm("own", {"snapshot_ids": [made.rewrite]})
+    assert made.check().read == 0
 
 
 class Expired:
@@ -91,7 +105,12 @@ class Expired:
         table.maintenance.expire_snapshots().by_id(before).commit()
 
     def check(self) -> OffsetCheck:
-        source = cast("Any", SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None))
+        source = cast(
+            "Any",
+            SimpleNamespace(
+                source_id="a" * 16, start_offsets={}, head=lambda name: None, COUNTED=Counted.ROWS
+            ),
+        )
         expected = OffsetRanges.of({0: [(0, self.end)]})
         return check_offsets(LoadFiles.plan(self.lake, SPEC, [source], expected, self.own.among))
 
@@ -143,8 +162,23 @@ def test_the_log_is_asked_for_no_more_documents_than_there_are_files_in_question
 
     monkeypatch.setattr(Ledger, "get", counted)
     expected = OffsetRanges.of({0: [(0, 12)]})
-    source = cast("Any", SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None))
+    source = cast(
+        "Any",
+        SimpleNamespace(source_id="a" * 16, start_offsets={}, head=lambda name: None, COUNTED=Counted.ROWS),
+    )
     found = check_offsets(LoadFiles.plan(made.lake, SPEC, [source], expected, made.own.among))
     # The rewrite's and the first batch's, behind newer documents that have neither.
     assert (found.files, found.read, len(asked)) == (2, 2, 2)
     assert str(found.verification.duplicates) == "0=[2,3)"
+
+
+@pytest.mark.parametrize("row", [(0, None), (None, 3)])
+def test_a_row_without_a_place_fails_with_its_file(tmp_path: Path, row: tuple[Any, Any]) -> None:
+    """Also if the file has as many rows as offsets between its bounds."""
+    lake = lakes.make(tmp_path)
+    said = lakes.summary("batch", 1, {0: 5}, ranges={0: (0, 5)})
+    lakes.append(lake, [(0, 0), (0, 1), (0, 2), row, (0, 4)], said)
+    with raising(Refused, "1 rows have no _kafka_") as found:
+        check_offsets(LoadFiles.at(lake, SPEC, OffsetRanges.of({0: [(0, 5)]})))
+    assert found.value.code is ErrorCode.ROWS_UNPLACED
+    assert ".parquet" in str(found.value)

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from sluice.clients.lake import counting
 from sluice.clients.lake.catalog import Lake
-from sluice.clients.lake.reading import files
 from sluice.config import streams
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.published import Changes
@@ -114,7 +114,7 @@ def test_holes_that_the_quarantine_explains_even_beyond_the_load(load: Load) -> 
 
 
 def test_such_a_file_is_settled_without_reading_it(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(files, "count_offsets")
+    monkeypatch.delattr(counting, "count_offsets")
     # A batch's: what another program has written is read.
     said = lakes.summary("batch", 1, {0: 15}, ranges={0: (0, 15)})
     lakes.append(load.lake, [*span(0, 3), *span(4, 12), *span(13, 15)], said)

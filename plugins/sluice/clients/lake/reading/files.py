@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import numpy as np
-import pyarrow.compute as pc
 from pyarrow import RecordBatch, RecordBatchReader
 from pyiceberg.conversions import from_bytes
 from pyiceberg.expressions import (
@@ -18,7 +15,6 @@ from pyiceberg.expressions import (
     BooleanExpression,
     EqualTo,
     GreaterThanOrEqual,
-    In,
     LessThan,
     Or,
 )
@@ -29,7 +25,6 @@ from pyiceberg.table import FileScanTask, ManifestGroupPlanner, Table
 from sluice.clients.lake.commits import MAIN
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import data_files
-from sluice.core.offsets.counts import Counts
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
 from sluice.core.tables.storage import WrittenObject
@@ -97,7 +92,8 @@ def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
     found = []
     for task in tasks:
         # Rows that the producer rejected have no offset: the bounds say nothing of them.
-        has_none = bool((task.file.null_value_counts or {}).get(fields[OFFSET].field_id))
+        nulls = task.file.null_value_counts or {}
+        has_none = any(nulls.get(field.field_id) for field in fields.values())
         is_unknown = bool(task.delete_files) or has_none
         lower, upper = (None, None) if is_unknown else (task.file.lower_bounds, task.file.upper_bounds)
         found.append(
@@ -111,35 +107,6 @@ def file_stats(table: Table, tasks: Iterable[FileScanTask]) -> list[FileStats]:
             )
         )
     return found
-
-
-def count_offsets(
-    table: Table, tasks: Sequence[FileScanTask], rows: BooleanExpression | None = None
-) -> Counts[int]:
-    """The offsets in these files (of the rows that match), by partition."""
-    return counted_offsets(read(table, rows or AlwaysTrue(), (PARTITION, OFFSET), tasks=tasks))
-
-
-def counted_offsets(batches: Iterable[RecordBatch]) -> Counts[int]:
-    """The offsets of these rows, by partition. Raises TypeError if a row has none."""
-    found = Counts[int]()
-    for batch in batches:
-        if batch.num_rows:
-            add_offsets(found, batch)
-    return found
-
-
-def add_offsets(found: Counts[int], batch: RecordBatch) -> None:
-    """Count the offsets of these rows too. Raises TypeError if one has none."""
-    partitions, values = (batch.column(name).to_numpy(zero_copy_only=False) for name in (PARTITION, OFFSET))
-    if not np.issubdtype(partitions.dtype, np.integer):
-        raise TypeError(f"a row has no {PARTITION}, so its offset is of no partition")
-    # Most files are of one partition.
-    if partitions.min() == partitions.max():
-        found.at(int(partitions[0])).add(values)
-        return
-    numbers, codes = np.unique(partitions, return_inverse=True)
-    found.add_grouped(codes, numbers.tolist(), values)
 
 
 def read(
@@ -163,51 +130,6 @@ def read(
             yield from by(table, chosen, scan.projection(), rows)
 
     return RecordBatchReader.from_batches(schema_to_pyarrow(scan.projection()), batches())
-
-
-def rows_by_source(
-    table: Table, source_ids: Collection[str], tasks: Sequence[FileScanTask] | None = None
-) -> Counts[str]:
-    """The row numbers that these files hold (``tasks``; None: the whole table's), by source id.
-
-    Each file is read once, however many sources it has rows of.
-    """
-    within = committed_since(table, 0) if tasks is None else tasks
-    chosen = [task for task in within if _may_hold(table, task, sorted(source_ids))]
-    found = Counts[str]()
-    for batch in read(table, In(SOURCE, source_ids), (SOURCE, ROW), tasks=chosen):
-        add_rows(found, batch)
-    return found
-
-
-def add_rows(found: Counts[str], batch: RecordBatch) -> None:
-    """Count the row numbers of these rows, each of which has a source. Raises TypeError if one has none."""
-    if not batch.num_rows:
-        return
-    named = batch.column(SOURCE)
-    # A comparison takes a fraction of the time of numbers for all texts, and most batches are of one source.
-    if named[0].is_valid and pc.equal(named, named[0]).true_count == len(named):
-        found.at(named[0].as_py()).add(batch.column(ROW).to_numpy(zero_copy_only=False))
-        return
-    sources = named.dictionary_encode()
-    codes = sources.indices.to_numpy(zero_copy_only=False)
-    if not np.issubdtype(codes.dtype, np.integer):
-        raise TypeError(f"a row has no {SOURCE}, so its number is of no source")
-    rows = batch.column(ROW).to_numpy(zero_copy_only=False)
-    found.add_grouped(codes, sources.dictionary.to_pylist(), rows)
-
-
-def _may_hold(table: Table, task: FileScanTask, source_ids: Sequence[str]) -> bool:
-    """False only if the file's bounds show that it has no row of the sorted sources."""
-    column = table.schema().find_field(SOURCE)
-    lower, upper = (
-        (bounds or {}).get(column.field_id) for bounds in (task.file.lower_bounds, task.file.upper_bounds)
-    )
-    if lower is None or upper is None:
-        return True
-    least, greatest = (str(from_bytes(column.field_type, raw)) for raw in (lower, upper))  # type: ignore[arg-type]
-    first = bisect_left(source_ids, least)
-    return first < len(source_ids) and source_ids[first] <= greatest
 
 
 def quarantined(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 # 800,000, or 6 MB.
 PARTS_BITS = 7
 _BUFFER = 1 << 15
+# Hashes that are read at once.
+_CHUNK = 1 << 20
 _HASH_BITS = 64
 
 
@@ -43,11 +45,15 @@ class RepeatedHashes:
                 file.write(part.tobytes())
 
     def repeated(self) -> Iterator[NDArray[np.uint64]]:
-        """Those that came more than once, part by part."""
+        """Those that came more than once, part by part: in memory are a part's different ones, so that one
+        which came a hundred million times takes no more than one that came twice."""
         for file in self._files:
             file.flush()
             file.seek(0)
-            ordered = np.sort(np.frombuffer(file.read(), np.uint64))
-            found = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+            known = found = np.empty(0, np.uint64)
+            while chunk := file.read(_CHUNK * np.uint64().nbytes):
+                come, times = np.unique(np.frombuffer(chunk, np.uint64), return_counts=True)
+                again = (times > 1) | np.isin(come, known, assume_unique=True)
+                found, known = np.union1d(found, come[again]), np.union1d(known, come)
             if len(found):
                 yield found

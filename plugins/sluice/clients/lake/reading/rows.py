@@ -12,13 +12,13 @@ from pyiceberg.expressions import And, BooleanExpression, EqualTo
 from pyiceberg.manifest import ManifestEntry
 from pyiceberg.table import FileScanTask, Table
 
+from sluice.clients.lake.counting import count_offsets
 from sluice.clients.lake.reading.files import (
     OFFSET,
     PARTITION,
     ROW,
     SOURCE,
     committed_since,
-    count_offsets,
     file_stats,
     read,
 )

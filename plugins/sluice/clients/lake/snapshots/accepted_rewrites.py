@@ -39,11 +39,11 @@ def without_accepted(table: Table, diff: TableDiff, document: Callable[[str], Do
     A rewrite counts if its document's digest is that of the files which its manifests say it exchanged, the
     difference has all of these, and no other one removed any of them. All other files stay.
     """
-    came = dict[int | None, set[str]]()
+    came = dict[int | None, list[str]]()
     for one in diff.added:
-        came.setdefault(one.snapshot_id, set()).add(one.file.file_path)
+        came.setdefault(one.snapshot_id, []).append(one.file.file_path)
     gone = {one.file_path for one in diff.removed}
-    old, new = set[str](), set[str]()
+    old, new = set[str](), set[tuple[int | None, str]]()
     for snapshot in table.metadata.snapshots:
         if snapshot.snapshot_id not in came:
             continue
@@ -52,18 +52,20 @@ def without_accepted(table: Table, diff: TableDiff, document: Callable[[str], Do
         if said is None:
             continue
         removed, added = _exchanged(table, snapshot, said)
-        if added and added == came[snapshot.snapshot_id] and removed <= gone - old:
+        # As lists: a file that the rewrite has listed twice is there twice.
+        if added and sorted(added) == sorted(came[snapshot.snapshot_id]) and removed <= gone - old:
             old |= removed
-            new |= added
+            # Another commit may list one of them again.
+            new |= {(snapshot.snapshot_id, path) for path in added}
     if new:
         log.info("verified rewrites of %s: files_removed=%d files_added=%d", table.name(), len(old), len(new))
     return Unaccepted(
         [one for one in diff.removed if one.file_path not in old],
-        [one for one in diff.added if one.file.file_path not in new],
+        [one for one in diff.added if (one.snapshot_id, one.file.file_path) not in new],
     )
 
 
-def _exchanged(table: Table, snapshot: Snapshot, said: str) -> tuple[set[str], set[str]]:
+def _exchanged(table: Table, snapshot: Snapshot, said: str) -> tuple[set[str], list[str]]:
     """The names of the files that the snapshot exchanged; none if the digest is not theirs."""
     try:
         removed, added, has_deletes = exchanged(table, snapshot)
@@ -71,6 +73,6 @@ def _exchanged(table: Table, snapshot: Snapshot, said: str) -> tuple[set[str], s
         if error.code is not ErrorCode.LAKE_FILE_MISSING:
             raise
         # Its parent's manifests may be deleted already.
-        return set(), set()
-    old, new = {one.file_path for one in removed}, {one.file_path for one in added}
-    return (old, new) if not has_deletes and file_names_digest(old, new) == said else (set(), set())
+        return set(), []
+    old, new = [one.file_path for one in removed], [one.file_path for one in added]
+    return (set(old), new) if not has_deletes and file_names_digest(old, new) == said else (set(), [])

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
+from sluice.clients.lake import counting
 from sluice.clients.lake.commits import MAIN, ancestors, is_of_sluice, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
@@ -49,15 +51,17 @@ class AddedFile:
 
 @dataclass(frozen=True)
 class TableDiff:
-    """``manifest_list``: address of the newer state's. Files that are in one state only: ``removed``,
-    ``added``. ``has_deletes``: whether the newer state has files of deleted rows (Iceberg's delete files).
-    ``manifests``: number of those that were read."""
+    """``manifest_list``: address of the newer state's. Files that are in one state only, or there more often
+    than in the other: ``removed``, ``added``. ``has_deletes``: whether the newer state has files of deleted
+    rows (Iceberg's delete files). ``manifests``: number of those that were read; ``repeated``: files that
+    these list more than once in the newer state, so that readers see their rows as often."""
 
     manifest_list: str
     removed: list[DataFile] = field(default_factory=list)
     added: list[AddedFile] = field(default_factory=list)
     has_deletes: bool = False
     manifests: int = 0
+    repeated: tuple[str, ...] = ()
 
 
 def diff(table: Table, manifest_list: str | None) -> TableDiff | None:
@@ -76,14 +80,30 @@ def between(io: FileIO, before: str | None, manifest_list: str) -> TableDiff:
     then = {one.manifest_path: one for one in _manifests(io, before)} if before else {}
     come = [one for path, one in now.items() if path not in then]
     gone = [one for path, one in then.items() if path not in now]
-    new, old = _live(io, come), _live(io, gone)
+    new, old = list(_live(io, come)), list(_live(io, gone))
     return TableDiff(
         manifest_list,
-        [one.file for path, one in old.items() if path not in new],
-        [one for path, one in new.items() if path not in old],
+        [one.file for one in _beyond(old, new)],
+        _beyond(new, old),
         any(one.content == ManifestContent.DELETES for one in now.values()),
         len(come) + len(gone),
+        tuple(path for path, times in _listed(new).items() if times > 1),
     )
+
+
+def _listed(files: Iterable[AddedFile]) -> Counter[str]:
+    return Counter(one.file.file_path for one in files)
+
+
+def _beyond(files: Sequence[AddedFile], others: Iterable[AddedFile]) -> list[AddedFile]:
+    """Those that are not among the others, or more often than there."""
+    found, there = list[AddedFile](), _listed(others)
+    for one in files:
+        if there[one.file.file_path]:
+            there[one.file.file_path] -= 1
+        else:
+            found.append(one)
+    return found
 
 
 def _manifests(io: FileIO, location: str) -> list[ManifestFile]:
@@ -94,8 +114,8 @@ def _manifests(io: FileIO, location: str) -> list[ManifestFile]:
             raise _damaged(f"manifest list {location}", repr(error)) from error
 
 
-def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> dict[str, AddedFile]:
-    found = {}
+def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[AddedFile]:
+    """The files that these list: one that two of them list twice."""
     for manifest in manifests:
         what = f"manifest {manifest.manifest_path}"
         with asking(what):
@@ -109,15 +129,20 @@ def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> dict[str, AddedFile]
         for entry in entries:
             # Not the number of its rows, which a compaction keeps.
             at = entry.file_sequence_number
-            found[entry.data_file.file_path] = AddedFile(entry.data_file, entry.snapshot_id, at)
-    return found
+            yield AddedFile(entry.data_file, entry.snapshot_id, at)
+
+
+def is_data(file: DataFile) -> bool:
+    """Whether it has rows of the table, and not numbers of deleted ones."""
+    return file.content == DataFileContent.DATA
 
 
 def count_offsets(
     table: Table, data_files: Iterable[DataFile], rows: BooleanExpression = ALWAYS
 ) -> Counts[int]:
-    """The offsets of ``rows`` in these files, by partition. Raises as :func:`read`."""
-    return files.counted_offsets(read(table, data_files, rows, (files.PARTITION, files.OFFSET)))
+    """The offsets of ``rows`` in these files, by partition. Raises as :func:`read`, and Refused with
+    ROWS_UNPLACED for a row without one."""
+    return counting.count_offsets(table, [FileScanTask(one) for one in data_files], rows)
 
 
 def read(
@@ -156,11 +181,16 @@ def is_own(snapshot: Snapshot) -> bool:
     return is_of_sluice(snapshot) or REWRITE_ID in summary_of(snapshot)
 
 
-def is_off_main(table: Table, snapshot_id: int) -> bool:
-    """Whether the snapshot is kept, and no ancestor of ``main`` any more: ``main`` was moved by hand."""
-    if all(snapshot.snapshot_id != snapshot_id for snapshot in table.metadata.snapshots):
-        return False
-    return all(snapshot.snapshot_id != snapshot_id for snapshot in ancestors(table))
+def is_on_main(table: Table, snapshot_id: int, sequence_number: int) -> bool | None:
+    """Whether the snapshot is an ancestor of ``main``; None if the history that ``main`` keeps begins behind
+    it. Numbers grow along a history, so one that has the snapshot's ``sequence_number`` (0: it has none) or a
+    lower one, and not the snapshot, is another one: a restored catalog gives numbers out again."""
+    for snapshot in ancestors(table):
+        if snapshot.snapshot_id == snapshot_id:
+            return True
+        if 0 < (snapshot.sequence_number or 0) <= sequence_number:
+            return False
+    return None
 
 
 def batch_ranges(table: Table, ids: Sequence[int | None]) -> dict[int, str]:

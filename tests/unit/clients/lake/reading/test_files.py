@@ -14,6 +14,7 @@ from pyiceberg.expressions import AlwaysTrue, And, EqualTo, GreaterThan
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import FileScanTask
 
+from sluice.clients.lake import counting
 from sluice.clients.lake.catalog import Lake
 from sluice.clients.lake.reading import data_files, files
 from sluice.core.offsets.ranges import OffsetRanges
@@ -82,8 +83,8 @@ def test_columns_are_read_of_the_named_files_only(lake: Lake) -> None:
         task for task, file in zip(tasks, stats, strict=True) if file.partition_lower != file.partition_upper
     ]
     assert len(mixed) == 1
-    assert listed(files.count_offsets(table, mixed)) == {0: [10], 1: [8]}
-    some = files.count_offsets(table, tasks, GreaterThan(files.OFFSET, 8))
+    assert listed(counting.count_offsets(table, mixed)) == {0: [10], 1: [8]}
+    some = counting.count_offsets(table, tasks, GreaterThan(files.OFFSET, 8))
     assert listed(some) == {0: [9, 10]}
 
 
@@ -105,7 +106,7 @@ def test_rows_by_source_come_from_one_read_of_each_file(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
     tasks = files.committed_since(table, 0)
     with patch.object(files, "read", wraps=files.read) as read:
-        found = files.rows_by_source(table, ["c" * 16, "b" * 16, "a" * 16], tasks)
+        found = counting.rows_by_source(table, ["c" * 16, "b" * 16, "a" * 16], tasks)
     assert listed(found) == {"a" * 16: list(range(10)), "b" * 16: [5, 6, 7]}
     assert found["c" * 16].values == 0
     assert read.call_count == 1
@@ -114,7 +115,7 @@ def test_rows_by_source_come_from_one_read_of_each_file(lake: Lake) -> None:
 def test_files_whose_bounds_exclude_a_source_are_not_read(lake: Lake) -> None:
     table = lake.table(lakes.TABLE)
     with patch.object(files, "read", wraps=files.read) as read:
-        found = files.rows_by_source(table, ["b" * 16])
+        found = counting.rows_by_source(table, ["b" * 16])
     assert listed(found) == {"b" * 16: [5, 6, 7]}
     # Its own, and the one that has no source and so no bounds.
     assert len(read.call_args.kwargs["tasks"]) == 2
@@ -129,14 +130,14 @@ def test_a_file_of_many_sources_has_the_rows_of_each(tmp_path: Path) -> None:
     ]
     lake.catalog.load_table(lakes.TABLE).append(pa.Table.from_pylist(data, schema=lakes.ROWS))
     table = lake.table(lakes.TABLE)
-    found = files.rows_by_source(table, ["a" * 16, "c" * 16])
+    found = counting.rows_by_source(table, ["a" * 16, "c" * 16])
     assert listed(found) == {"a" * 16: [0, 1, 2, 3], "c" * 16: [0, 1, 2, 3]}
 
 
 def test_an_empty_table_has_no_files_and_no_rows(tmp_path: Path) -> None:
     table = lakes.make(tmp_path).table(lakes.TABLE)
     assert files.committed_since(table, 0) == []
-    assert not files.rows_by_source(table, ["b" * 16], [])
+    assert not counting.rows_by_source(table, ["b" * 16], [])
 
 
 def test_what_was_written_is_a_manifest_list_and_newer_manifests_with_their_files(lake: Lake) -> None:

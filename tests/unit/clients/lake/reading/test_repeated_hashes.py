@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -59,3 +60,18 @@ def test_ids_with_the_same_hash_are_not_taken_for_one(
     lake.catalog.create_table("raw.events", data.schema).append(data)
     found = count_event_ids(lake.table("raw.events"), files.ALL_ROWS, "id")
     assert found.duplicates == {"b": 2}
+
+
+def test_a_hash_that_comes_without_end_takes_no_more_memory_than_one_that_comes_twice() -> None:
+    """As the id of an event that is always the same."""
+    one, times = np.full(1 << 20, 7, np.uint64), 24
+    with RepeatedHashes() as repeated:
+        for _ in range(times):
+            repeated.add(one)
+        tracemalloc.start()
+        try:
+            assert [part.tolist() for part in repeated.repeated()] == [[7]]
+            _, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert peak < times * one.nbytes / 3

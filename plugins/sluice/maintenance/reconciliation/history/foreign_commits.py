@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from sluice.clients.lake.snapshots.table_diff import AddedFile, TableDiff
     from sluice.ledger.documents import Ledger
-    from sluice.maintenance.reconciliation.foreign_files import ForeignFiles
+    from sluice.maintenance.reconciliation.history.foreign_files import ForeignFiles
     from sluice.maintenance.reconciliation.verified_table import Verified
 
 # What is known of rows that cannot be compared.
@@ -86,14 +86,14 @@ class ForeignCommitCheck:
             found = found.more(self._of_snapshot(table, snapshot))
         if earlier:
             found = found.more(self._expired(table, diff.added, earlier, commits))
-        if diff.has_deletes:
-            message = f"{_name(table)} has files of deleted rows, which no stream writes"
-            found = found.more(_finding(message))
-        return found
+        return found.more(_with_deletes(table, diff))
 
-    def of_quarantine(self, table: Table, earlier: Verified | None) -> ForeignCommits:
+    def of_quarantine(self, table: Table, diff: TableDiff, earlier: Verified | None) -> ForeignCommits:
         """Those of the quarantine after the ``earlier`` state, as far as they are kept: all columns but bytes
         are compared, since a producer's row has no offset."""
+        return self._of_quarantine(table, earlier).more(_with_deletes(table, diff))
+
+    def _of_quarantine(self, table: Table, earlier: Verified | None) -> ForeignCommits:
         from sluice.clients.lake.commits import ancestors
         from sluice.clients.lake.snapshots import rewrites, table_diff
 
@@ -186,6 +186,12 @@ class ForeignCommitCheck:
 
 def _finding(message: str, whole: str = "") -> ForeignCommits:
     return ForeignCommits([Finding(FindingName.FOREIGN_COMMIT, message, whole)])
+
+
+def _with_deletes(table: Table, diff: TableDiff) -> ForeignCommits:
+    if not diff.has_deletes:
+        return ForeignCommits()
+    return _finding(f"{_name(table)} has files of deleted rows, which no stream writes")
 
 
 def _operation(snapshot: Snapshot) -> str:
