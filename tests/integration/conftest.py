@@ -53,6 +53,14 @@ AIRFLOW_SETTINGS = {
 }
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A scenario of minutes takes three times as long on a machine with neighbours; a test's own limit stays."""
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(1800))
+
+
 @pytest.fixture(scope="session")
 def dags(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's DAG file, with FASTER in front."""

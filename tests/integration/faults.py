@@ -19,9 +19,9 @@ from sluice.ledger.keys import run_key
 from tests.integration.rig import SPEC, Rig
 from tests.support.processes import process_tree, signal_all, suspend_between_stage_and_publish
 
-PRODUCER_SECONDS = 180
+PRODUCER_SECONDS = 400
 LAUNCHER = "org.apache.spark.launcher.Main"
-CONSUMER_SECONDS = 90
+CONSUMER_SECONDS = 200
 
 
 def catch_between_stage_and_publish(rig: Rig) -> list[psutil.Process]:

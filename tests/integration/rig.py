@@ -30,7 +30,7 @@ from tests.support.traffic import Trips
 DAG = "nyc_taxi_load"
 SPEC = streams.load("nyc_taxi")
 SAMPLE = Path(__file__).resolve().parents[2] / "samples" / "nyc_taxi" / "taxi-data.csv.gz"
-LOAD_SECONDS = 420
+LOAD_SECONDS = 900
 
 
 @dataclass

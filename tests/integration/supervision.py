@@ -18,7 +18,7 @@ from sluice.supervision.rules.timeline import Timeline
 from tests.integration.rig import SPEC, Rig
 from tests.support import airflow_calls
 
-RUN_SECONDS = 300
+RUN_SECONDS = 600
 UNDER_WAY = ("queued", "running")
 KINDS = ("restart", "start", "stop", "suspend", "resume", "recovered")
 

@@ -22,7 +22,7 @@ from tests.support.processes import process_tree, signal_all
 DAG = "nyc_taxi_backfill"
 ROWS = 150
 SCHEDULER = "airflow-scheduler"
-SECONDS = 600
+SECONDS = 900
 
 
 @pytest.fixture

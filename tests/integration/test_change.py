@@ -17,7 +17,7 @@ from tests.support import airflow_calls
 CHANGE, RECONCILIATION = f"{SPEC.name}_change", f"{SPEC.name}_reconciliation"
 STEPS = ["plan_change", "approve_change", "apply_change", "verify_change"]
 ROWS = 300
-SECONDS = 300
+SECONDS = 600
 
 
 @pytest.fixture

@@ -23,8 +23,8 @@ from tests.support.scenario import step
 SPEC = streams.load("isp_hits")
 # Several of the consumer's batches, as overrides.toml bounds them, so that the kill comes amid them.
 HITS, RATE = 14_000, 400
-RUN_SECONDS = 800
-TASKS_SECONDS = 180
+RUN_SECONDS = 1200
+TASKS_SECONDS = 400
 # As soon as something is counted. The queries live to see that the database and the broker are away, which
 # everything else on the machine uses, too.
 KILLED = ("consumer", "postgres", "kafka", "queries")

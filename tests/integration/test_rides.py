@@ -17,7 +17,7 @@ from tests.support import rides
 
 LOAD = "rides_load"
 ROWS, MALFORMED = 100, 2
-SECONDS = 300
+SECONDS = 600
 
 
 def programs(stack: Stack) -> set[str]:

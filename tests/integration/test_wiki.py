@@ -33,7 +33,7 @@ SPEC = streams.load("wiki_changes")
 EDITORS = SPEC.queries["editors"]
 LOAD, STREAM, COMPACT = "wiki_changes_load", "wiki_changes_stream", "wiki_changes_maintenance"
 SAMPLE = replay.REPO / "samples/wiki_changes/recentchange.jsonl"
-RUN_SECONDS = 420
+RUN_SECONDS = 900
 EVENTS = 3000
 # Components that are killed together, when all earlier records are published. The runtime restarts them.
 KILLED = (("producer", "queries"), ("producer", "consumer"))

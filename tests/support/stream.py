@@ -24,7 +24,7 @@ from sluice.ledger.history import History
 
 # supervisord's states of a program that runs or will.
 GOING = ("STARTING", "RUNNING", "BACKOFF")
-PUBLISH_SECONDS = 180.0
+PUBLISH_SECONDS = 400.0
 SEND_SECONDS = 60.0
 
 
