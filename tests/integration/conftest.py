@@ -54,7 +54,7 @@ AIRFLOW_SETTINGS = {
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A scenario of minutes takes three times as long on a machine with neighbours; a test's own limit stays."""
+    """A scenario of minutes takes three times as long beside neighbours; a limit of a test's own stays."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents and item.get_closest_marker("timeout") is None:
