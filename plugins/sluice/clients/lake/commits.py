@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-
-from pyiceberg.table import Table
-from pyiceberg.table.snapshots import Snapshot
+from typing import TYPE_CHECKING
 
 from sluice.core.offsets.ranges import offsets_from_json
 from sluice.core.tables.summary import (
@@ -23,6 +21,11 @@ from sluice.core.tables.summary import (
     WRITER,
 )
 from sluice.core.tables.without_record import record_count
+
+if TYPE_CHECKING:
+    # It takes a second to import, and a DAG file reaches this.
+    from pyiceberg.table import Table
+    from pyiceberg.table.snapshots import Snapshot
 
 MAIN = "main"
 
