@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sluice.clients import oauth
 from sluice.clients.catalogs import rest
 from sluice.clients.lake.catalog import Lake
 from sluice.config.platform import Platform
@@ -157,7 +158,7 @@ def test_tokens_are_asked_for_from_the_catalog_itself_without_another_server(
 def test_a_server_of_tokens_that_hangs_is_given_up(
     spark: SparkSession, logged_in: Open, gate: TokenGate, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (rest, catalog_section):
+    for module in (rest, catalog_section, oauth):
         monkeypatch.setattr(module, "ANSWER_SECONDS", 1)
     gate.hangs = 4
     began = time.monotonic()
