@@ -253,15 +253,23 @@ def test_the_task_and_the_command_look_at_all_of_it(
     assert second.startswith("FAILED: observer observer http://")
 
 
-def test_a_mail_server_is_asked_and_gets_no_mail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    server = SmtpServer()
-    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "a@example.com", "retry_limit": 0}
-    connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": server.port, "extra": extra}
+def declare_mail(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, port: int, **more: object
+) -> dict[str, object]:
+    """Rules that tell by mail, through a connection in plain text; gives the connection."""
+    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "a@example.com", **more}
+    connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": port, "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
-    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
-    file = tmp_path / FILE
+    monkeypatch.setenv(DIRECTORY_VARIABLE, str(folder))
+    file = folder / FILE
     file.write_text('[[notify]]\nnotifier = "smtp"\n[notify.arguments]\nto = "a@example.com"\n')
     file.chmod(0o600)
+    return connection
+
+
+def test_a_mail_server_is_asked_and_gets_no_mail(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    server = SmtpServer()
+    connection = declare_mail(monkeypatch, tmp_path, server.port, retry_limit=0)
     (seen,) = look(mail_ends([]))
     assert (seen.where, seen.tls) == (f"airflow smtp 127.0.0.1:{server.port}", "plain text")
     assert failures([seen]) == []
@@ -285,13 +293,7 @@ def test_a_mail_server_that_ends_the_connection_is_asked_once_and_named(
     """With the hook's own five retries, which are a mail's."""
     server = SmtpServer()
     server.mode = Mode.CLOSING
-    extra = {"disable_ssl": True, "disable_tls": True, "from_email": "a@example.com"}
-    connection = {"conn_type": "smtp", "host": "127.0.0.1", "port": server.port, "extra": extra}
-    monkeypatch.setenv("AIRFLOW_CONN_SMTP_DEFAULT", json.dumps(connection))
-    monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path))
-    file = tmp_path / FILE
-    file.write_text('[[notify]]\nnotifier = "smtp"\n[notify.arguments]\nto = "a@example.com"\n')
-    file.chmod(0o600)
+    declare_mail(monkeypatch, tmp_path, server.port)
     (line,) = failures(look(mail_ends([])))
     server.close()
     assert "not looked at" not in line

@@ -54,13 +54,10 @@ def null_named(
             )
             for task in tasks
         }
-        name, named = (
-            ".".join(table.name()),
-            [f"{count} in {path}" for path, count in counts.items() if count],
-        )
+        named = [f"{count} in {path}" for path, count in counts.items() if count]
         raise Refused(
-            f"table {name}: {sum(counts.values())} rows have no {error.column}: {summarize(named)}. "
-            f"Fix: {UNPLACED_FIX}",
+            f"table {'.'.join(table.name())}: {sum(counts.values())} rows have no {error.column}: "
+            f"{summarize(named)}. Fix: {UNPLACED_FIX}",
             ErrorCode.ROWS_UNPLACED,
         ) from error
 
@@ -102,7 +99,8 @@ def rows_by_source(
     Each file is read once, however many sources it has rows of.
     """
     within = files.committed_since(table, 0) if tasks is None else tasks
-    chosen = [task for task in within if may_hold(table, task, sorted(source_ids))]
+    ordered = sorted(source_ids)
+    chosen = [task for task in within if may_hold(table, task, ordered)]
     found, rows = Counts[str](), In(files.SOURCE, source_ids)
     with null_named(table, chosen, rows):
         for batch in files.read(table, rows, (files.SOURCE, files.ROW), tasks=chosen):
@@ -150,6 +148,7 @@ def _by_source(
     one with few rows, for which a read by itself does not pay."""
     found = dict[str | None, list[FileScanTask]]()
     for task in tasks:
+        # A feed's table has none, and no tasks come from it.
         column = table.schema().find_field(files.SOURCE).field_id
         bounds, nulls = _source_bounds(table, task), task.file.null_value_counts or {}
         is_one = bounds is not None and bounds[0] == bounds[1] and nulls.get(column) == 0
