@@ -11,7 +11,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sluice.clients.kafka import consumers as kafka_io
-from sluice.clients.kafka.errors import MISSING_RIGHT, is_refused_login
+from sluice.clients.kafka.errors import is_refused_login
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH, CommittedBatch
@@ -108,16 +108,6 @@ class QueryTopic:
         )
         try:
             yield consumer
-        except KafkaException as error:
-            # Only poll reports a refused login (to error_cb) and a group that the role may not read.
-            message = consumer.poll(0)
-            if (
-                message is not None
-                and (cause := message.error()) is not None
-                and cause.code() in MISSING_RIGHT
-            ):
-                raise KafkaException(cause) from error
-            raise
         finally:
             consumer.close()
 

@@ -144,6 +144,9 @@ def read_range(
                 reader.check_login(f"topic {topic!r}")
             for message in found:
                 error, partition = message.error(), cast("int", message.partition())
+                if error is not None and isinstance(reader, Watched) and reader.is_of_group(error):
+                    # The group is a name here.
+                    continue
                 if error is not None and error.code() != KafkaError._PARTITION_EOF:
                     raise KafkaException(error)
                 offset, end = cast("int", message.offset()), ends[partition]

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
-from sluice.clients.kafka.errors import LOST, MISSING_RIGHT, is_denied, translated
+from sluice.clients.kafka.errors import LOST, is_denied, translated
 from sluice.clients.kafka.login.properties import login_remark
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.core.errors import ClientError
@@ -81,6 +81,8 @@ class Watched(Consumer):
 
     def __init__(self, kafka: Kafka, settings: Mapping[str, Any]) -> None:
         self.noted = Noted(kafka, settings.get("error_cb"))
+        # librdkafka looks for the group's coordinator unasked, and tells once, as an event, that it may not.
+        self._group_denied: KafkaError | None = None
         super().__init__({**settings, "error_cb": self.noted})
 
     def list_topics(self, topic: str | None = None, timeout: float = -1) -> Any:
@@ -100,14 +102,23 @@ class Watched(Consumer):
 
     def committed(self, partitions: Any, timeout: float = -1) -> Any:
         ask = super().committed
-        return self._asked("offsets of a group", lambda seconds: ask(partitions, timeout=seconds), timeout)
+        what = "offsets of a group"
+        return self._asked(what, lambda seconds: ask(partitions, timeout=seconds), timeout, of_group=True)
+
+    def is_of_group(self, error: KafkaError) -> bool:
+        """Whether it says that a right at the group is missing, which only requests for the group need. It is
+        kept for them."""
+        if error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            return False
+        self._group_denied = error
+        return True
 
     def check_login(self, what: str) -> None:
         """Raises LoginRefused if it is refused; Refused for a right that is missing."""
         if self.noted.refused is not None:
             raise self.noted.translated(what, KafkaException(self.noted.refused))
 
-    def _asked(self, what: str, ask: Callable[[float], T], seconds: float) -> T:
+    def _asked(self, what: str, ask: Callable[[float], T], seconds: float, *, of_group: bool = False) -> T:
         """Asked again and again, each time for longer: a request is not told of a login that is refused."""
         until, part = time.monotonic() + seconds, _FIRST_SECONDS
         while True:
@@ -116,22 +127,22 @@ class Watched(Consumer):
                 found = ask(min(part, left))
             except KafkaException as error:
                 self._listen()
-                denied = self.noted.refused
-                if denied is not None and denied.code() in MISSING_RIGHT:
-                    raise KafkaException(denied) from error
                 self.check_login(what)
+                if of_group and self._group_denied is not None:
+                    raise KafkaException(self._group_denied) from error
                 if error.args[0].code() not in _WAITS or left <= part:
                     raise
                 part *= 2
             else:
                 self.noted.answered()
+                if of_group:
+                    self._group_denied = None
                 return found
 
     def _listen(self) -> None:
-        """Let librdkafka call back; not while it may have records, of which one would be lost here. A right
-        at a group that is missing comes as an event."""
+        """Let librdkafka call back; not while it may have records, of which one would be lost here."""
         if self.assignment():
             return
         event = self.poll(0)
-        if event is not None and (error := event.error()) is not None:
+        if event is not None and (error := event.error()) is not None and not self.is_of_group(error):
             self.noted(error)

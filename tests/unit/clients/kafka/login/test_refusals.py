@@ -195,6 +195,38 @@ def test_a_consumer_s_request_asks_for_longer_each_time(monkeypatch: pytest.Monk
     made.close()
 
 
+class Event:
+    """What a consumer polls: an error without record."""
+
+    def __init__(self, code: int) -> None:
+        self._error = KafkaError(code)
+
+    def error(self) -> KafkaError:
+        return self._error
+
+
+def test_a_group_that_may_not_be_read_matters_to_requests_for_the_group_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """librdkafka looks for the group's coordinator while a slow request for offsets waits, and tells once."""
+    made = Watched(PLAIN, {"bootstrap.servers": "127.0.0.1:1", "group.id": "x", "log_level": 0})
+    events, asked = [Event(KafkaError.GROUP_AUTHORIZATION_FAILED)], []
+    monkeypatch.setattr(made, "poll", lambda _: events.pop() if events else None)
+
+    def ask(seconds: float) -> str:
+        asked.append(seconds)
+        if len(asked) % 2:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return "answer"
+
+    assert made._asked("topics", ask, 60) == "answer"
+    with pytest.raises(KafkaException) as caught:
+        made._asked("offsets of a group", ask, 60, of_group=True)
+    assert caught.value.args[0].code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+    assert len(asked) == 3
+    made.close()
+
+
 def test_attempts_of_librdkafka_are_not_ten_within_a_second(monkeypatch: pytest.MonkeyPatch) -> None:
     given = librdkafka(PLAIN)
     assert given["reconnect.backoff.ms"] >= 250
