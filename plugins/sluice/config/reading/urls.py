@@ -42,7 +42,10 @@ def check_encrypted(url: str, where: str, danger: str = LOGIN_SHOWN) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine: a name or address of it, or the folder of a socket."""
+    """Whether the host is this machine: a name or address of it, or the folder of a socket; of several with
+    commas between, as libpq takes them, whether each is."""
+    if "," in host:
+        return all(map(is_loopback, host.split(",")))
     if host.startswith("/") or host == "localhost":
         return True
     try:
