@@ -147,6 +147,21 @@ def test_keys_that_have_not_ended_outlive_a_catalog_that_does_not_answer(catalog
         keys.keys("raw.gone")
 
 
+def test_a_catalog_that_is_back_is_asked_when_keys_end(catalog: Catalog) -> None:
+    catalog.seconds = 900
+    keys = Vended(ROLE, ())
+    keys.keys("raw.a")
+    catalog.failure = Unreachable("the catalog is away")
+    catalog.now += 600
+    catalog.asked.clear()
+    for _ in range(600):
+        assert key(keys.keys("raw.a")) == "1"
+        catalog.now += 0.5
+    assert 10 <= len(catalog.asked) <= 30, "ever later"
+    catalog.failure = None
+    assert key(keys.keys("raw.a")) == "2", "not the failure of half a minute ago"
+
+
 @pytest.mark.parametrize("has_had_some", [False, True])
 def test_without_good_keys_a_catalog_that_is_away_is_not_asked_at_each_request(
     catalog: Catalog, has_had_some: bool

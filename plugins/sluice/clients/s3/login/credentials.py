@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -110,8 +111,7 @@ class Login(DeferredRefreshableCredentials):
 
     def _renew(self) -> dict[str, Any]:
         """What botocore calls, under its lock."""
-        if self._backoff.left:
-            raise self._backoff.failure
+        self._backoff.check()
         try:
             found = self._asked()
             ends = datetime.fromisoformat(found["expiry_time"])
@@ -130,14 +130,16 @@ class Login(DeferredRefreshableCredentials):
         return found
 
     def _failed(self, error: ClientError) -> None:
-        is_valid = self._is_valid()
+        is_valid, good = self._is_valid(), 0.0
         if is_valid:
             # Not with each request; those that there are go on.
             left = self._left(self.ends) if self.ends else 0.0
             self._advisory_refresh_timeout = int(left * (1 - RETRIED_AFTER))
+            # Nothing is signed with them in the last of their time.
+            good = max(0.0, left - self._mandatory_refresh_timeout) if self.ends else math.inf
             log.warning("credentials for S3 not renewed: %s", error)
         if not is_valid or self._made != self._given:
-            self._backoff.failed(error)
+            self._backoff.failed(error, good=good)
 
     def _is_valid(self) -> bool:
         """Whether there are some, and they have not ended."""

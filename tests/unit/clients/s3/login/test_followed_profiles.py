@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,22 @@ def test_those_before_go_on_while_the_file_cannot_be_used(
     assert key_of(found) == "first", "not with each request"
     clock[0] += 30
     assert key_of(found) == "second"
+
+
+def test_a_file_that_is_mended_counts_when_those_before_end(
+    keys: Keys, clock: list[float], assumed: list[str]
+) -> None:
+    began = datetime(2099, 12, 31, 23, tzinfo=UTC)
+    found = Login(S3(profile="lake", role_arn=ROLE), lambda: began + timedelta(seconds=clock[0] - 1_000))
+    assert key_of(found) == "by-first"
+    keys.write("other", profile="another")
+    # They end at 4,600, and are not used in the last minute.
+    while clock[0] < 4_540:
+        assert key_of(found) == "by-first"
+        clock[0] += 0.5
+    keys.write("second")
+    clock[0] += 0.5
+    assert key_of(found) == "by-second", "not the failure of half a minute ago"
 
 
 def test_a_login_that_was_refused_takes_what_was_written_since(keys: Keys, clock: list[float]) -> None:
