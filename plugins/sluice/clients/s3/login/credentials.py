@@ -6,6 +6,7 @@ import logging
 import math
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -26,6 +27,7 @@ from botocore.exceptions import ClientError as Answered
 from botocore.exceptions import ConnectionError as NotConnected
 from botocore.parsers import ResponseParserError
 
+from sluice.clients import backoff
 from sluice.clients.backoff import Backoff
 from sluice.clients.s3.errors import (
     CLOCK_FIX,
@@ -37,7 +39,7 @@ from sluice.clients.s3.errors import (
     login_fix,
     unverified,
 )
-from sluice.clients.s3.login.sources import NEVER, asking, files_of
+from sluice.clients.s3.login.sources import NEVER, Source, files_of, source_of
 from sluice.clients.tls.followed import State, state
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
@@ -48,6 +50,8 @@ log = logging.getLogger(__name__)
 
 # What is renewed before its end, at most; and the last part of a shorter time.
 RENEWED_SECONDS, RENEWED_PART = 900.0, 1 / 4
+# AWS's files are left alone while they are written; and who else a chain finds then, for the second time.
+SETTLING_SECONDS, OTHER_SECONDS = 1.0, 30.0
 # The part of the rest of its time after which a renewal that failed is tried again.
 RETRIED_AFTER = 1 / 5
 # Nothing is signed with what ends within these, at most: a request may wait before it is sent.
@@ -93,19 +97,24 @@ class Login(DeferredRefreshableCredentials):
     def __init__(self, s3: S3, now: Callable[[], datetime] = _now) -> None:
         super().__init__(self._renew, "sluice", now)
         self._s3, self._now = s3, now
-        self._ask: Callable[[], dict[str, Any]] | None = None
+        self._source: Source | None = None
+        # Where a chain found what was given last.
+        self._method = ""
         # When they end, once they are there; None if they do not.
         self.ends: datetime | None = None
         # With nothing that is valid, each request would ask.
         self._backoff = Backoff()
-        # What AWS's files were when ``_ask`` was made of them, and when it gave something last.
+        # What AWS's files were when ``_source`` was made of them, and when it gave something last.
         self._files = files_of(s3)
         self._made = self._given = _state(self._files)
+        # When they were seen to have changed last.
+        self._changed_at = backoff.now()
 
     def _refresh(self) -> None:
         """Asked before each use. What another tool wrote into AWS's files is read, also if what was there
         before does not end; that goes on if it cannot be used."""
-        if self._is_valid() and _state(self._files) != self._given and not self._backoff.left:
+        is_changed = self._is_valid() and _state(self._files) != self._given
+        if is_changed and not (self._backoff.left or _is_written(self._files)):
             self._advisory_refresh_timeout = sys.maxsize
         super()._refresh()  # type: ignore[misc]
 
@@ -125,6 +134,7 @@ class Login(DeferredRefreshableCredentials):
             raise
         self._backoff.succeeded()
         self._given, self.ends = self._made, ends if ends != NEVER else None
+        self._method = self._source.method if self._source else ""
         self._advisory_refresh_timeout = int(min(RENEWED_SECONDS, left * RENEWED_PART))
         self._mandatory_refresh_timeout = int(min(LAST_SECONDS, left * LAST_PART))
         return found
@@ -152,10 +162,29 @@ class Login(DeferredRefreshableCredentials):
     def _asked(self) -> dict[str, Any]:
         with _explained(self._s3):
             found = _state(self._files)
-            if self._ask is None or found != self._made:
-                self._ask, self._made = None, found
-                self._ask = asking(self._s3)
-            return self._ask()
+            if self._source is None or (found != self._made and not _is_written(self._files)):
+                if found != self._made:
+                    self._changed_at = backoff.now()
+                self._source, self._made = None, found
+                self._source = source_of(self._s3)
+            self._check_method(self._source.method)
+            return self._source.ask()
+
+    def _check_method(self, method: str) -> None:
+        """Keys that are gone from a file may be on their way back, and what a chain finds behind it, as the
+        role of the machine, is somebody else. Raises ValueError within OTHER_SECONDS."""
+        if method == self._method or not self._method:
+            return
+        if backoff.now() - self._changed_at < OTHER_SECONDS:
+            raise ValueError(
+                f"AWS's files changed, and {method} gives a login in place of {self._method}, which is taken "
+                f"if it stays so for {OTHER_SECONDS:g} s"
+            )
+
+
+def _is_written(files: tuple[str, ...]) -> bool:
+    """Whether one was written just now: tools empty a file first, or write a key, and then its secret."""
+    return any(found and abs(time.time() - found[0][1] / 1e9) < SETTLING_SECONDS for found in _state(files))
 
 
 def _state(files: tuple[str, ...]) -> tuple[State | None, ...]:
