@@ -144,7 +144,8 @@ ERRORS = {
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
         "says: a stream on it could lose or double rows, so none writes to it; "
-        "or its configuration overrides `s3.delete-enabled` or `io-impl`. Exit code 78",
+        "or its configuration overrides `s3.delete-enabled` or `io-impl`, or leads a table's objects or the "
+        "catalog's login to `http://` on another machine. Exit code 78",
         fix="use another catalog, or a version of it that keeps [the "
         "promise](catalogs.md#is-my-catalog-safe) that the message names; or remove the override",
     ),
