@@ -25,7 +25,7 @@ VENDED = "vended-credentials"
 DELEGATION = "header.X-Iceberg-Access-Delegation"
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
-# Of both clients of a REST server: whether a login may go to another machine in plain text.
+# For both clients of a REST server: whether a login may go to another machine in plain text.
 IN_PLAIN_TEXT = "sluice.plain-text"
 # What the names of files for TLS begin with, among PyIceberg's properties.
 TLS = "sluice.tls."

@@ -173,7 +173,7 @@ def test_those_before_go_on_while_the_file_cannot_be_used(
     assert key_of(found) == "second"
 
 
-def test_a_file_that_is_mended_counts_when_those_before_end(
+def test_a_file_that_is_corrected_counts_when_those_before_end(
     keys: Keys, clock: list[float], assumed: list[str]
 ) -> None:
     began = datetime(2099, 12, 31, 23, tzinfo=UTC)
