@@ -171,8 +171,8 @@ class Login(DeferredRefreshableCredentials):
             return self._source.ask()
 
     def _check_method(self, method: str) -> None:
-        """Keys that are gone from a file may be on their way back, and what a chain finds behind it is another
-        login, as of the machine's role. Raises ValueError within OTHER_SECONDS."""
+        """Keys that are gone from a file may be on their way back, and what a chain finds behind it is the
+        login of another, as the machine's role. Raises ValueError within OTHER_SECONDS."""
         if method == self._method or not self._method:
             return
         if backoff.now() - self._changed_at < OTHER_SECONDS:
