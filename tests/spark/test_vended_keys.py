@@ -131,11 +131,18 @@ def test_a_stream_its_changes_and_its_maintenance_have_no_other_keys(
     assert not [one for one in secrets_of(vending) if one in caplog.text or one in plan_of_spark]
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("s3.delete-enabled", "true", "'true'"),
+        ("s3.endpoint", "http://other.test:81", "http://other.test:81, another machine"),
+    ],
+)
 def test_a_catalog_that_overrides_what_commits_rely_on_is_refused(
-    stream: Stream, vending: VendingCatalog
+    stream: Stream, vending: VendingCatalog, key: str, value: str, words: str
 ) -> None:
-    vending.vending.config = {"s3.delete-enabled": "true"}
-    with raising(CatalogOverrides, stream.spec.table, "s3.delete-enabled", "'true'", "Fix:"):
+    vending.vending.config, vending.vending.in_config = {key: value}, False
+    with raising(CatalogOverrides, stream.spec.table, key, words, "Fix:"):
         stream.writer()
 
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
-from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
-from sluice.core.error_codes import ErrorCode, with_code
+from sluice.core.error_codes import LOGINS, ErrorCode, with_code
 from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason, summarize
 
@@ -20,14 +19,13 @@ if TYPE_CHECKING:
 
 @contextmanager
 def final_failures() -> Iterator[None]:
-    """Fail the task without retries on errors that the next attempt would find again."""
+    """Fail the task without retries on errors that the next attempt would find again; not on a login that is
+    refused, or a secret that is missing: both may be corrected, or renewed, by then."""
     try:
         yield
-    except SecretNotFound as error:
-        # It may be there at the next attempt.
-        raise failed_attempt(error.code, error) from error
     except (Missing, Refused, ConfigError) as error:
-        raise failed(error.code, error) from error
+        fail = failed_attempt if error.code in LOGINS else failed
+        raise fail(error.code, error) from error
     except Unreachable as error:
         raise Unreachable(with_code(error.code, error), error.code) from error
 

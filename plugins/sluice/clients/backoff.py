@@ -21,36 +21,50 @@ def now() -> float:
 
 class Backoff:
     """The pause after each failure in a row: twice as long as the one before, up to ``most`` seconds. The
-    last half of each is left to chance. What failed is left alone until then, its error raised again."""
+    last half of each is left to chance. What failed is left alone until then, its error raised again.
+
+    For many threads, of which each sees a pause and its failure together.
+    """
 
     def __init__(self, most: float = MOST_SECONDS) -> None:
-        self._most = most
-        self.succeeded()
+        self._most, self._failures = most, 0
+        # Its end, and why it is, in one: other threads read both.
+        self._pause: tuple[float, Exception | None] = 0.0, None
 
     @property
     def left(self) -> float:
         """Seconds of the pause that are left; 0 if it may be tried."""
-        return max(0.0, self._until - now())
+        return max(0.0, self._pause[0] - now())
 
     @property
-    def failure(self) -> Exception:
-        """The last one, unless something has succeeded since. Another object with each call: an error keeps
-        where it was raised."""
-        found = copy(self._failure)
-        found.__cause__ = self._failure
-        return found
+    def failure(self) -> Exception | None:
+        """The last one, also after its pause; None before the first, and since a success."""
+        return self._pause[1]
 
-    def failed(self, error: Exception, asked: float = 0.0) -> None:
-        """``asked``: seconds that the server asks to wait; the pause is no shorter."""
-        self._failure = error
+    def check(self) -> None:
+        """Raise the last failure during its pause. Another object with each call: an error keeps where it was
+        raised."""
+        until, failure = self._pause
+        if failure is not None and now() < until:
+            found = copy(failure)
+            found.__cause__ = failure
+            raise found
+
+    def failed(self, error: Exception, asked: float = 0.0, good: float = 0.0) -> None:
+        """``asked``: seconds that the server asks to wait; the pause is no shorter. ``good``: seconds for
+        which what was had before goes on, 0 for nothing; with its end it is tried again, unless the server
+        asked for more."""
         pause = min(self._most, FIRST_SECONDS * 2.0 ** min(self._failures, 16))
         pause *= 0.5 + random() / 2  # noqa: S311
+        if good > 0:
+            pause = min(pause, good)
         self._failures += 1
-        self._until = now() + max(pause, min(asked, MOST_ASKED_SECONDS))
+        self._pause = now() + max(pause, min(asked, MOST_ASKED_SECONDS)), error
 
-    def succeeded(self) -> None:
-        self._failures, self._until = 0, 0.0
-        self._failure = Exception()
+    def succeeded(self, rest: float = 0.0) -> None:
+        """``rest``: seconds for which it is left alone all the same."""
+        self._failures = 0
+        self._pause = now() + rest if rest else 0.0, None
 
 
 def seconds_asked(header: str | None, today: datetime | None = None) -> float:

@@ -229,19 +229,21 @@ class Tokens:
         if found is not None and found.is_fresh(backoff.now()):
             # Another thread has renewed it.
             return found
-        if not self._backoff.left:
-            try:
-                found = self._token = self._fetch()
-            except ClientError as error:
-                self._backoff.failed(error, _retry_after(error))
-                if found is not None and found.is_valid(backoff.now()):
-                    log.warning("token not renewed: %s", error)
-            else:
-                self._backoff.succeeded()
-                return found
-        if found is not None and found.is_valid(backoff.now()):
+        if found is not None and found.is_valid(backoff.now()) and self._backoff.left:
             return found
-        raise self._backoff.failure
+        self._backoff.check()
+        try:
+            self._token = self._fetch()
+        except ClientError as error:
+            now = backoff.now()
+            good = found.ends - now if found is not None and found.is_valid(now) else 0.0
+            self._backoff.failed(error, _retry_after(error), good)
+            if found is None or not good:
+                raise
+            log.warning("token not renewed: %s", error)
+            return found
+        self._backoff.succeeded()
+        return self._token
 
 
 def _retry_after(error: BaseException) -> float:

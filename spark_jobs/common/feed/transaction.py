@@ -137,6 +137,9 @@ class Transactions:
         """Queue a record, and begin a transaction if none is open. False if the queue is full, and after an
         error, which the commit raises. ``partition``: -1 for the key's."""
         if not self.is_open:
+            # What was refused while nothing was sent may have been corrected since.
+            self._serve(lambda: self._producer.poll(0))
+            self._login_error = None
             self._ask(self._producer.begin_transaction)
             self.is_open, self._began, self._began_at = True, time.monotonic(), time.time()
         is_event = headers is not None

@@ -81,10 +81,10 @@ class IcebergTable:
         # made: it is read again where it is looked at next, or by what reads it anyway.
         self._is_outdated = False
         self._load()
-        promises.check_table(spark, name, self._loaded)
 
     def _load(self) -> None:
         self._loaded = self._load_table(self._spark._jsparkSession, f"{CATALOG}.{self.name}")
+        promises.check_table(self._spark, self.name, self._loaded)
         self._is_outdated = False
         self._keys.came(self._loaded.io())
 

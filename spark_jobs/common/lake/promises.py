@@ -1,7 +1,8 @@
 """Whether the catalog keeps what a writer relies on: looked at before a table is made or written to.
 
 By the protocol of REST catalogs a server's configuration counts for more than a client's. Most of it is the
-server's matter, as the address and the keys of a table's bucket; commits rely on HELD.
+server's matter, as the address and the keys of a table's bucket; commits rely on HELD, and what is sent to
+any address is encrypted as it is declared.
 """
 
 from __future__ import annotations
@@ -14,9 +15,12 @@ from pyspark.sql import SparkSession
 
 from sluice.catalog_check import kept
 from sluice.clients.catalogs.pointers import opened
-from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, REST
+from sluice.clients.catalogs.table_keys import ENDPOINT, plain_endpoint
+from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, IN_PLAIN_TEXT, REST
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.s3 import PLAIN_TEXT
 from sluice.config.reading.toml import ConfigError
+from sluice.config.reading.urls import host_of, is_plain
 from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.lake.expected_refs import PREFIX, catalog_of, properties_of
 
@@ -27,8 +31,12 @@ HELD = {
 }
 
 
+# Where Iceberg's files ask for keys and signatures, with the login of the catalog.
+WITH_LOGIN = ("client.refresh-credentials-endpoint", "s3.signer.uri", "s3.signer.endpoint")
+
+
 class CatalogOverrides(ConfigError):
-    """The catalog overrides what commits rely on."""
+    """The catalog overrides what commits rely on, or leads to an address without encryption."""
 
     code = ErrorCode.CATALOG_BROKEN
 
@@ -57,13 +65,19 @@ def check_catalog(spark: SparkSession) -> None:
     """Raises CatalogOverrides for what a REST catalog overrides for all of its tables. No request."""
     if spark.conf.get(f"{PREFIX}type", "") == REST:
         manager = spark._jsparkSession.sessionState().catalogManager()
-        _compare(spark, manager.catalog(CATALOG).icebergCatalog().properties(), "the catalog")
+        found = manager.catalog(CATALOG).icebergCatalog().properties()
+        _compare(spark, found, "the catalog")
+        _check_encrypted(spark, found, "the catalog")
 
 
 def check_table(spark: SparkSession, name: str, table: Any) -> None:
     """Raises CatalogOverrides for what a REST catalog overrides for Iceberg's ``table``. No request."""
     if spark.conf.get(f"{PREFIX}type", "") == REST:
-        _compare(spark, table.io().properties(), f"table {name}: the catalog")
+        io, where = table.io(), f"table {name}: the catalog"
+        _compare(spark, io.properties(), where)
+        # Keys for a part of its folder may have an address of their own.
+        for found in (io.properties(), *(one.config() for one in io.credentials())):
+            _check_encrypted(spark, found, where)
 
 
 def _compare(spark: SparkSession, found: Any, where: str) -> None:
@@ -73,4 +87,18 @@ def _compare(spark: SparkSession, found: Any, where: str) -> None:
             raise CatalogOverrides(
                 f"{where} overrides {key} with {str(said)!r}, and it must be {held!r}: {reason}. Fix: remove "
                 "it from the catalog's configuration, or use another catalog"
+            )
+
+
+def _check_encrypted(spark: SparkSession, found: Any, where: str) -> None:
+    endpoint = str(found.get(ENDPOINT) or "")
+    if is_plain(endpoint) and spark.conf.get(f"{PREFIX}{PLAIN_TEXT}", "") != "true":
+        raise CatalogOverrides(plain_endpoint(where, endpoint))
+    if is_plain(str(spark.conf.get(f"{PREFIX}uri", ""))) or spark.conf.get(f"{PREFIX}{IN_PLAIN_TEXT}", ""):
+        return
+    for key in WITH_LOGIN:
+        if is_plain(address := str(found.get(key) or "")):
+            raise CatalogOverrides(
+                f"{where} says {key} {host_of(address)}, another machine, to which the catalog's login would "
+                "be sent in plain text. Fix: let it say an address with https://"
             )

@@ -22,6 +22,7 @@ from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.glue import GLUE
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.config.platform_sections.lake import CATALOG
+from sluice.config.platform_sections.s3 import PLAIN_TEXT
 from sluice.config.reading.files import write_private
 from sluice.config.sections import cluster
 from sluice.core.processes.environment import forgettable
@@ -167,6 +168,8 @@ def catalog_options(platform: Platform, has_executors: bool = False) -> dict[str
     if platform.lake.vends:
         # A table without keys is not read with those that the machine itself may have.
         files = {"client.credentials-provider": ANONYMOUS, **java.sse(s3)}
+        if s3.plain_text:
+            files[PLAIN_TEXT] = "true"
     else:
         # PyIceberg's, of a job, are made of the same configuration.
         files = java.iceberg(s3, has_executors) | s3.properties()

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 from sluice.config.platform import Platform
 from sluice.config.platform_sections.catalog import REST, Catalog
 from sluice.config.platform_sections.s3 import S3
-from sluice.core.errors import Refused
+from sluice.core.errors import Refused, Unreachable
 from spark_jobs.common.spark.session import log_in_to_rest
 from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy
 from tests.support.certificates import Authority
@@ -66,6 +66,23 @@ def test_a_servers_configuration_leads_no_login_to_plain_text(
             with raising(Refused, f"the catalog overrides {key}", "in plain text. Fix: remove"):
                 log_in_to_rest(NO_SPARK, declared)
     assert plain.requests() == []
+
+
+@pytest.mark.parametrize("key", ["uri", "oauth2-server-uri"])
+def test_nor_from_this_machine_to_another_one(plain: CatalogProxy, key: str) -> None:
+    def moving(asked: Asked, ask: Ask) -> Answer:
+        if asked.path == "/v1/config":
+            said = {"defaults": {}, "overrides": {key: "http://other.test"}}
+            return Answer(200, json.dumps(said).encode())
+        return empty(asked, ask)
+
+    plain.rule = moving
+    with raising(Refused, f"the catalog overrides {key} with http://other.test", "in plain text. Fix: rem"):
+        log_in_to_rest(NO_SPARK, platform(Catalog(REST, plain.url, credential="me:hidden")))
+    with raising(Unreachable, "other.test"):
+        # It is declared, and asked.
+        declared = Catalog(REST, plain.url, credential="me:hidden", plain_text=True)
+        log_in_to_rest(NO_SPARK, platform(declared))
 
 
 def test_a_database_is_not_asked() -> None:

@@ -15,7 +15,7 @@ from sluice.clients import backoff, oauth
 from sluice.clients.catalogs import tokens
 from sluice.clients.catalogs.errors import LoginRefused, NotFromCatalog, asking
 from sluice.clients.catalogs.pointers import opened
-from sluice.clients.catalogs.tokens import RETRY_SECONDS, RenewedToken
+from sluice.clients.catalogs.tokens import RenewedToken
 from sluice.clients.polling import wait_for
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, REST, Catalog
 from sluice.core.error_codes import ErrorCode
@@ -95,10 +95,10 @@ def test_it_counts_while_the_server_of_tokens_is_down_and_no_longer(
         assert found.auth_header() == first
     assert len(server.requests()) == 1, "not at each request"
     assert "9 s left" in caplog.text
-    clock.now += RETRY_SECONDS
+    clock.now += 5
     assert found.auth_header() == first
     assert len(server.requests()) == 1
-    clock.now += RETRY_SECONDS
+    clock.now += 5
     for _ in range(3):
         with raising(NotFromCatalog, "token endpoint answered 503: temporarily_unavailable: try later. Fix"):
             found.auth_header()
@@ -106,6 +106,43 @@ def test_it_counts_while_the_server_of_tokens_is_down_and_no_longer(
     gate.is_down = False
     clock.now += 30
     assert found.auth_header() != first
+
+
+def test_a_server_of_tokens_that_is_back_is_asked_when_the_token_ends(
+    server: CatalogProxy, gate: TokenGate, clock: Clock
+) -> None:
+    gate.seconds = 1000
+    found = token(server)
+    first = found.auth_header()
+    gate.is_down = True
+    clock.now += 900.5
+    server.requests()
+    while clock.now < 2000:
+        assert found.auth_header() == first
+        clock.now += 0.5
+    assert 5 <= len(server.requests()) <= 15, "ever later"
+    gate.is_down = False
+    assert found.auth_header() != first, "not the failure of half a minute ago"
+
+
+def test_a_success_of_another_catalog_ends_the_pause_and_its_failure_together(
+    server: CatalogProxy, gate: TokenGate, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, other = token(server), token(server)
+    gate.is_down = True
+    with raising(NotFromCatalog, "answered 503"):
+        found._refresh_token()
+
+    def now() -> float:
+        # In the midst of the look of the one.
+        other._backoff.succeeded()
+        return clock.now
+
+    monkeypatch.setattr(backoff, "now", now)
+    with raising(NotFromCatalog, "answered 503"):
+        found._refresh_token()
+    gate.is_down = False
+    found._refresh_token()
 
 
 def test_catalogs_of_one_login_ask_ever_later_together(

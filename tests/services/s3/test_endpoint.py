@@ -12,6 +12,7 @@ from sluice.clients.polling import wait_for
 from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.login import credentials, java
 from sluice.clients.s3.login.endpoint import PATH, endpoint
+from sluice.clients.s3.login.sources import Source
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.errors import ClientError, Unreachable
 
@@ -41,7 +42,7 @@ def test_the_endpoint_says_why_it_gives_none(
             raise failures.pop()
         return {"access_key": "k", "secret_key": "s", "token": "t", "expiry_time": ends.isoformat()}
 
-    monkeypatch.setattr(credentials, "asking", lambda s3: ask)
+    monkeypatch.setattr(credentials, "source_of", lambda s3: Source(ask))
     s3 = S3(role_arn=f"arn:aws:iam::123456789012:role/{status}")
     found = endpoint(s3)
 

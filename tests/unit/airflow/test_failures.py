@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from botocore.exceptions import IncompleteReadError
 
 from sluice.airflow.failures import failed, failed_attempt, final_failures
+from sluice.clients.catalogs.errors import LoginRefused as CatalogLogin
+from sluice.clients.kafka.errors import LoginRefused as KafkaLogin
+from sluice.clients.s3.errors import S3LoginRefused
 from sluice.config.reading.references import SecretNotFound
 from sluice.config.reading.toml import ConfigError
 from sluice.core.csv.header import InvalidHeader
-from sluice.core.error_codes import PERMANENT, ErrorCode, code_in
-from sluice.core.errors import Missing, Refused, Unreachable
+from sluice.core.error_codes import LOGINS, PERMANENT, ErrorCode, code_in
+from sluice.core.error_guide.systems import ERRORS
+from sluice.core.errors import ClientError, Missing, Refused, Unreachable
 from sluice.core.messages import failure_reason
+from sluice.core.registry.errors import RegistryLogin
 from spark_jobs.common.lake.tables import IncompatibleSchema
 from spark_jobs.common.maintenance.row_diff import RowsDiffer
 from spark_jobs.common.maintenance.staged_files import CommitConflict
@@ -83,8 +90,25 @@ def test_a_failures_text_begins_with_its_code_once() -> None:
         assert str(fail(ErrorCode.SUSPENDED, error)) == str(error)
 
 
-def test_a_secret_that_is_missing_is_looked_for_again() -> None:
-    with pytest.raises(AirflowException) as caught, final_failures():
-        raise SecretNotFound("airflow.toml s3 secret_key: file /s is empty. Fix: put the value there")
+@pytest.mark.parametrize(
+    "error",
+    [
+        SecretNotFound("airflow.toml s3 secret_key: file /s is empty. Fix: put the value there"),
+        KafkaLogin("reason"),
+        S3LoginRefused("reason"),
+        CatalogLogin("reason"),
+        Refused("reason", ErrorCode.DATABASE_LOGIN),
+        RegistryLogin("reason"),
+    ],
+    ids=lambda error: str(error.code),
+)
+def test_a_login_that_is_refused_is_tried_again(error: ClientError | ConfigError) -> None:
+    """Its secret or token may be written some seconds late, or who checks it have no answer for a moment."""
+    with pytest.raises(AirflowException) as caught, final_failures(), final_failures():
+        raise error
     assert not isinstance(caught.value, AirflowFailException)
-    assert str(caught.value).startswith("SLU-106 airflow.toml s3 secret_key: file /s is empty")
+    assert str(caught.value) == f"{error.code} {error}"
+
+
+def test_each_code_of_a_login_says_that_it_is_retried() -> None:
+    assert all(re.search("Retried|Tried again", ERRORS[code].cause) for code in LOGINS)

@@ -33,10 +33,23 @@ def test_pauses_double_up_to_a_bound_and_end_with_a_success(clock: list[float]) 
     assert all(15 <= pause <= 30 for pause in pauses[6:])
     assert len(set(pauses[10:])) > 1, "not all processes at once"
     made.succeeded()
-    assert made.left == 0
+    assert (made.left, made.failure) == (0, None)
     made.failed(AWAY)
     clock[0] += 1.01
-    assert made.left == 0
+    made.check()
+    assert (made.left, made.failure) == (0, AWAY)
+    made.succeeded(5)
+    made.check()
+    assert made.left == 5
+
+
+def test_a_pause_ends_with_what_is_still_good(clock: list[float]) -> None:
+    made = Backoff()
+    for _ in range(9):
+        made.failed(AWAY, good=0.25)
+    assert made.left == 0.25
+    made.failed(AWAY, 60, good=0.25)
+    assert made.left == 60, "the server said more"
 
 
 def test_the_error_is_another_one_each_time() -> None:
@@ -44,7 +57,7 @@ def test_the_error_is_another_one_each_time() -> None:
     made.failed(AWAY)
     for _ in range(2):
         with raising(Unreachable, "it is away") as caught:
-            raise made.failure
+            made.check()
         found.append(caught.value)
     first, second = found
     assert isinstance(first, Unreachable)

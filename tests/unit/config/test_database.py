@@ -128,6 +128,7 @@ def test_a_connection_to_another_machine_is_verified_or_declared_as_plain(
     ("conn_type", "host", "extra", "mode"),
     [
         ("postgres", "127.0.0.1", {}, "disable"),
+        ("postgres", "/run/postgresql,127.0.0.1", {}, "disable"),
         ("postgres", "h", {"sslmode": "disable"}, "disable"),
         ("postgres", "h", {"sslmode": "require"}, "require"),
         ("postgres", "h", {"sslrootcert": "/ca.pem"}, "verify-full"),
@@ -142,6 +143,12 @@ def test_what_the_driver_is_told_of_encryption(
     url = made(conn_type, host, 1, "d", "u", "p", **extra).sqlalchemy()["url"]
     assert url.query.get("sslmode") == mode
     assert extra.items() <= url.query.items()
+
+
+def test_a_list_of_hosts_is_this_machine_if_each_is() -> None:
+    """As libpq takes one: the folder of a socket, and then another machine."""
+    with raising(ConfigError, "sslrootcert", "'verify-full'"):
+        made("postgres", "/run/postgresql,db.example.com", 1, "d", "u", "p")
 
 
 def test_true_and_false_of_an_extra_s_json_are_texts() -> None:

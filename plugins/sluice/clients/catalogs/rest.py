@@ -29,9 +29,9 @@ from sluice.clients.catalogs.tls_files import TlsFiles
 from sluice.clients.catalogs.tokens import RenewedToken
 from sluice.clients.tls.handshake import refusal
 from sluice.clients.tls.words import is_ended
-from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS
+from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS, IN_PLAIN_TEXT
 from sluice.config.platform_sections.lake import CATALOG
-from sluice.config.reading.urls import host_of
+from sluice.config.reading.urls import host_of, is_plain
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.messages import quoted
@@ -195,12 +195,14 @@ class BoundedCatalog(RestCatalog):
 
     def _check_encrypted(self) -> None:
         """Before a login is sent: PyIceberg takes the server's configuration for its own."""
-        found = {"uri": self.uri}
+        found, has_login = {"uri": self.uri}, bool({"token", "credential"} & set(self._declared))
         if self.properties.get("credential"):
             found["oauth2-server-uri"] = self.auth_url
         for key, address in found.items():
             declared = self._declared.get(key) or self._declared["uri"]
-            if urlsplit(declared).scheme == "https" and urlsplit(address).scheme != "https":
+            is_left = urlsplit(declared).scheme == "https" and urlsplit(address).scheme != "https"
+            # Also from this machine to another one.
+            if is_left or (has_login and is_plain(address) and IN_PLAIN_TEXT not in self._declared):
                 raise Refused(
                     f"the catalog overrides {key} with {address}, to which the login would be sent in plain "
                     f"text. Fix: remove {key} from the catalog's configuration",

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sluice.config.platform_sections.s3 import S3
+from sluice.config.reading.urls import PLAIN_TEXT, host_of, is_plain
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 
+ENDPOINT = "s3.endpoint"
 # In ms since 1970.
 KEYS_END = "s3.session-token-expires-at-ms"
 # How long keys that do not say it are taken to be good.
@@ -59,9 +61,19 @@ def ends_of(said: object) -> float | None:
     return int(text) / 1000 if text.isdecimal() else None
 
 
+def plain_endpoint(where: str, address: str) -> str:
+    """The message for a catalog (``where``) that says such an address."""
+    return (
+        f"{where} says {ENDPOINT} {host_of(address)}, another machine, to which all objects, and the token "
+        "of their keys, would be sent in plain text. Fix: let it say an address with https://, or, "
+        f"{PLAIN_TEXT} in [s3] of the role's platform file"
+    )
+
+
 def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) -> TableKeys:
     """The keys among the properties of a table's files, which PyIceberg has of the catalog's answer. What
-    that does not say of endpoint and region is as in ``s3``. Raises Refused without keys.
+    that does not say of endpoint and region is as in ``s3``. Raises Refused without keys, and for an endpoint
+    to which all would be sent in plain text.
 
     Names: https://iceberg.apache.org/rest-catalog-spec (LoadTableResult), Iceberg's S3FileIOProperties.
     """
@@ -77,13 +89,16 @@ def table_keys(table: str, properties: Mapping[str, Any], s3: S3, now: float) ->
             "leave out access_delegation in [lake.catalog]",
             ErrorCode.CATALOG_KEYS,
         )
+    endpoint = said(ENDPOINT)
+    if is_plain(endpoint) and not s3.plain_text:
+        raise Refused(plain_endpoint(f"table {table}: the catalog", endpoint), ErrorCode.CATALOG_BROKEN)
     path_style = said("s3.path-style-access")
     return TableKeys(
         replace(
             s3,
             access_key=access_key,
             secret_key=secret_key,
-            endpoint=said("s3.endpoint") or s3.endpoint,
+            endpoint=endpoint or s3.endpoint,
             region=said("client.region", "s3.region") or s3.region,
             path_style=path_style == "true" if path_style else s3.path_style,
             session_token=said("s3.session-token"),

@@ -24,8 +24,6 @@ log = logging.getLogger(__name__)
 # The part of a token's life after which the next one is asked for, as Iceberg's Java client does, and how
 # long before the end at most.
 RENEWED_AFTER, MOST_BEFORE_SECONDS = 0.9, 300.0
-# Until the next attempt, while the old token still counts.
-RETRY_SECONDS = 5.0
 OK = 200
 
 
@@ -64,8 +62,7 @@ class RenewedToken(LegacyOAuth2AuthManager):
 
     def _fetch_access_token(self, credential: str) -> str:
         """In PyIceberg's place, which follows redirects with the secret, and quotes what it cannot read."""
-        if self._backoff.left:
-            raise self._backoff.failure
+        self._backoff.check()
         client, colon, secret = credential.partition(":")
         login = {"client_id": client, "client_secret": secret} if colon else {"client_secret": credential}
         form = {"grant_type": "client_credentials", **login, **(self._optional_oauth_params or {})}
@@ -83,7 +80,7 @@ class RenewedToken(LegacyOAuth2AuthManager):
         except (RESTError, RequestException) as error:
             response = getattr(error, "response", None)
             asked = response.headers.get("Retry-After", "") if response is not None else ""
-            self._backoff.failed(error, seconds_asked(asked))
+            self._backoff.failed(error, seconds_asked(asked), self._left())
             raise
         self._backoff.succeeded()
         said = found.get("expires_in")
@@ -111,11 +108,16 @@ class RenewedToken(LegacyOAuth2AuthManager):
         return super().auth_header()
 
     def _renew(self) -> None:
+        if self._left() and self._backoff.left:
+            return
         try:
             self._refresh_token()
         except (RESTError, RequestException) as error:
-            if monotonic() >= self._expires_at:
+            if not (left := self._left()):
                 raise
             # It still counts: the server of tokens may be back before it expires.
-            self._renew_at = monotonic() + RETRY_SECONDS
-            log.warning("catalog token not renewed, %.0f s left: %s", self._expires_at - monotonic(), error)
+            log.warning("catalog token not renewed, %.0f s left: %s", left, error)
+
+    def _left(self) -> float:
+        """Seconds for which the token still counts; 0 before there is one, and for one without a life."""
+        return max(0.0, self._expires_at - monotonic()) if math.isfinite(self._expires_at) else 0.0

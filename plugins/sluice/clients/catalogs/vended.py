@@ -9,6 +9,7 @@ the newest keys along, so that workers ask the catalog only if a task outlives t
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Mapping
 from functools import cache
@@ -42,8 +43,7 @@ class Vended:
         # Table -> the bucket and prefix of its folder, the latter with a slash at its end.
         self._folders: dict[str, tuple[str, str]] = {}
         self._keys: dict[str, TableKeys] = {}
-        self._retry_at: dict[str, float] = {}
-        # With none that are good, each request would ask.
+        # Table -> when the catalog is asked again: else each request would, while keys are due.
         self._pauses: dict[str, Backoff] = {}
         self._pointers: Pointers | None = None
         self._lock = RLock()
@@ -101,22 +101,20 @@ class Vended:
             known, now = self._keys.get(table), time.time()
             has_good = known is not None and not known.has_ended(now)
             pauses = self._pauses.setdefault(table, Backoff())
-            if not has_good and pauses.left:
-                raise pauses.failure
             # S3 knows what is wrong with keys that had ended when they were given, by this machine's clock.
-            is_usable = known is not None and (has_good or known.has_ended(known.received))
-            if known is not None and is_usable and now < self._retry_at.get(table, 0):
+            is_usable = has_good or (pauses.failure is None and known and known.has_ended(known.received))
+            if known is not None and is_usable and pauses.left:
                 return known
-            self._retry_at[table] = now + RETRY_SECONDS
+            pauses.check()
             try:
                 found = self._ask(table)
             except ClientError as error:
-                pauses.failed(error)
+                pauses.failed(error, good=_left(known, now))
                 if known is None or not has_good:
                     raise
                 log.warning("keys of table not renewed table=%s: %s", table, error)
                 return known
-            pauses.succeeded()
+            pauses.succeeded(RETRY_SECONDS)
             return found
 
     def _ask(self, table: str) -> TableKeys:
@@ -134,6 +132,13 @@ class Vended:
         self._keys[table] = keys
         log.info("keys of table renewed table=%s ends=%s", table, keys.ends)
         return keys
+
+
+def _left(keys: TableKeys | None, now: float) -> float:
+    """Seconds until keys end; 0 if there are none, or they have."""
+    if keys is None:
+        return 0.0
+    return math.inf if keys.ends is None else max(0.0, keys.ends - now)
 
 
 def _of_driver(

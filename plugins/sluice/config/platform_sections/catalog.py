@@ -25,6 +25,8 @@ VENDED = "vended-credentials"
 DELEGATION = "header.X-Iceberg-Access-Delegation"
 # Among the properties of Iceberg's clients, which do not know it.
 CHECK_NAMESPACE, ADDRESS = "sluice.check-namespace", "sluice.address"
+# For both clients of a REST server: whether a login may go to another machine in plain text.
+IN_PLAIN_TEXT = "sluice.plain-text"
 # What the names of files for TLS begin with, among PyIceberg's properties.
 TLS = "sluice.tls."
 # The keys that have a meaning, beside type and check_namespace.
@@ -230,6 +232,7 @@ class Catalog:
             "rest.client.socket-timeout-ms": str(ANSWER_SECONDS * 1000),
             "oauth2-server-uri": self.oauth2_server_uri,
             "scope": self.scope,
+            IN_PLAIN_TEXT: "true" if self.plain_text else "",
             DELEGATION: self.access_delegation,
             **signing.properties(self),
             **self._tried,

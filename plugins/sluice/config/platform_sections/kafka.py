@@ -27,6 +27,10 @@ _FILE = "file"
 _EXTENSION = re.compile(r"([A-Za-z]+)=([!-+\--~]+)")
 _ROLE = re.compile(r"arn:[a-z-]+:iam::\d{12}:role/[\w+=,.@/-]+")
 _REGION = re.compile(r"[a-z]{2,}(-[a-z]+)+-\d")
+# A name, or an address of IPv4, or one of IPv6 in brackets; and the port, which Java's clients ask for. What
+# librdkafka takes beside, as a protocol in front, none of the others does.
+_BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True)
@@ -130,6 +134,7 @@ def check(kafka: Kafka, where: str) -> None:
         if getattr(kafka, key) not in known:
             names = ", ".join(filter(None, known))
             raise ConfigError(f"{where} {key} is {shown(getattr(kafka, key))}. Fix: use one of {names}")
+    _check_brokers(kafka, where)
     if kafka.security_protocol.startswith("SASL_") and not kafka.sasl_mechanism:
         raise ConfigError(
             f"{where} security_protocol is {kafka.security_protocol}, and sasl_mechanism is missing. Fix: "
@@ -145,6 +150,17 @@ def check(kafka: Kafka, where: str) -> None:
     if kafka.sasl_mechanism == AWS_MSK_IAM:
         _check_aws(kafka, where)
     _check_plain_text(kafka, where)
+
+
+def _check_brokers(kafka: Kafka, where: str) -> None:
+    """Each client makes its own of an empty entry, and of a host without a port."""
+    for one in kafka.bootstrap_servers.split(","):
+        matched = _BROKER.fullmatch(one.strip())
+        if matched is None or not 0 < int(matched[1]) <= _LAST_PORT:
+            raise ConfigError(
+                f"{where} bootstrap_servers has {shown(one.strip())}. Fix: write each broker as host:port, "
+                "an address of IPv6 as [::1]:9092, and one comma between two"
+            )
 
 
 def _check_keys(kafka: Kafka, where: str) -> None:

@@ -10,16 +10,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url, is_loopback
+from sluice.config.reading.urls import VISIBLE, check_encrypted, check_no_login, check_url, is_plain
 from sluice.config.reading.values import shown
 
 AES256, AWS_KMS = "AES256", "aws:kms"
 ENCRYPTIONS = (AES256, AWS_KMS)
 # Prefix of the properties that say it to PyIceberg's clients, which have no other words for all of it.
 PROPERTY = "sluice.s3."
+PLAIN_TEXT = f"{PROPERTY}plain_text"
 OBJECTS_SHOWN = ", and all objects would be sent to it in plain text"
 _FILE_IO = "sluice.clients.lake.file_io.DeclaredFileIO"
 # AWS's have an account, MinIO's none.
@@ -182,8 +182,7 @@ def _check_role(s3: S3, where: str) -> None:
 
 
 def _check_sts(s3: S3, where: str) -> None:
-    parts = urlsplit(s3.sts_endpoint)
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+    if is_plain(s3.sts_endpoint):
         raise ConfigError(
             f"{where} sts_endpoint {s3.sts_endpoint} is of another machine, and would send keys in plain "
             "text. Fix: write https://"

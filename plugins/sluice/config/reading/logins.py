@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from sluice.config.reading.toml import ConfigError
-from sluice.config.reading.urls import VISIBLE, check_no_login, check_url, is_loopback
+from sluice.config.reading.urls import VISIBLE, check_no_login, check_url, is_plain
 from sluice.config.reading.values import shown_address
 
 
@@ -27,7 +26,7 @@ def check_token_endpoint(section: object, where: str, url_key: str, id_key: str,
     # Before any message shows it.
     check_no_login(url, f"{where} {url_key}", f"{id_key} and {secret_key}")
     check_url(url, f"{where} {url_key}")
-    if urlsplit(url).scheme == "http" and not is_loopback(urlsplit(url).hostname or ""):
+    if is_plain(url):
         raise ConfigError(
             f"{where} {url_key} {shown_address(url)} is of another machine, and the secret would be sent to "
             "it in plain text. Fix: write https://"

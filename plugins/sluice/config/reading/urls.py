@@ -36,13 +36,25 @@ def check_no_login(url: str, where: str, keys: str = "keys of its own") -> None:
 def check_encrypted(url: str, where: str, danger: str = LOGIN_SHOWN) -> None:
     """Raises ConfigError for ``http://`` to another machine, which its section's `plain_text` would allow;
     ``danger``: what can happen then, as a part of the message."""
-    parts = urlsplit(url)
-    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+    if is_plain(url):
         raise ConfigError(f"{where} is of another machine{danger}. Fix: write https://, or, {PLAIN_TEXT}")
 
 
+def is_plain(url: str) -> bool:
+    """Whether anyone between can read what is sent there: ``http://`` to another machine. Also for an address
+    that cannot be read."""
+    try:
+        parts = urlsplit(url)
+        return parts.scheme == "http" and not is_loopback(parts.hostname or "")
+    except ValueError:
+        return True
+
+
 def is_loopback(host: str) -> bool:
-    """Whether the host is this machine: a name or address of it, or the folder of a socket."""
+    """Whether the host is this machine: a name or address of it, or the folder of a socket; of several with
+    commas between, as libpq takes them, whether each is."""
+    if "," in host:
+        return all(map(is_loopback, host.split(",")))
     if host.startswith("/") or host == "localhost":
         return True
     try:

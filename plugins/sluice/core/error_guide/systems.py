@@ -63,7 +63,7 @@ ERRORS = {
     ErrorCode.KAFKA_LOGIN: ErrorGuide(
         cause="The brokers refuse the login of `[kafka]`: a wrong password or secret, a token that ended or "
         "has another audience, a certificate that ended or is of another CA. Or the token endpoint refuses "
-        "the client, or the brokers' certificate is of a CA that is not declared",
+        "the client, or the brokers' certificate is of a CA that is not declared. Retried",
         fix="do what the text says ([logins](your-own-systems.md#kafka)); the stream goes on by itself "
         "with its runtime's next attempt",
     ),
@@ -126,7 +126,7 @@ ERRORS = {
         cause="S3 refuses the login of `[s3]`, or the keys that a catalog gives for a table: a wrong key, "
         "keys that ended, a clock that is off. Or STS "
         "does not give the role, the token's file has ended, no credentials are found, or the certificate "
-        "is of a CA that is not declared",
+        "is of a CA that is not declared. Retried",
         fix="do what the text says ([logins](your-own-systems.md#s3)); the stream goes on by itself with "
         "its runtime's next attempt",
     ),
@@ -144,7 +144,8 @@ ERRORS = {
     ErrorCode.CATALOG_BROKEN: ErrorGuide(
         cause="The catalog accepts a commit that it must refuse, or does something else than the commit "
         "says: a stream on it could lose or double rows, so none writes to it; "
-        "or its configuration overrides `s3.delete-enabled` or `io-impl`. Exit code 78",
+        "or its configuration overrides `s3.delete-enabled` or `io-impl`, or leads a table's objects or the "
+        "catalog's login to `http://` on another machine. Exit code 78",
         fix="use another catalog, or a version of it that keeps [the "
         "promise](catalogs.md#is-my-catalog-safe) that the message names; or remove the override",
     ),
@@ -159,7 +160,7 @@ ERRORS = {
         "`[lake.catalog]`: a wrong password, secret or key; a token, temporary keys or a certificate that "
         "ended, or of another CA; a clock that is wrong; or there are no keys, or no files that can be "
         "used; or the catalog is not verified (another CA, another host name, no encryption), and got no "
-        "login. Exit code 77 of a process",
+        "login. Retried; exit code 77 of a process",
         fix="do what the text says ([logins](catalogs.md#connect-one)); the stream goes on by itself with "
         "its runtime's next attempt",
     ),
@@ -213,7 +214,7 @@ ERRORS = {
     ErrorCode.DATABASE_LOGIN: ErrorGuide(
         cause="The database of a sink refuses the login or the certificate of its Airflow connection, or the "
         "certificate's files cannot be used; or it is not verified (another CA, another host name, no "
-        "encryption), and got no login. Exit code 77 of a stream's queries",
+        "encryption), and got no login. Retried; exit code 77 of a stream's queries",
         fix="correct the Airflow connection or its files "
         "([encryption](your-own-systems.md#a-database-for-results)), then clear `provision_sinks`, which "
         "exports the connection; the queries go on by themselves",
@@ -278,7 +279,7 @@ ERRORS = {
     ErrorCode.REGISTRY_LOGIN: ErrorGuide(
         cause="The registry refuses the login or the certificate of `[registry]`, or the token endpoint the "
         "client; or the certificate's files cannot be used; or one of the two is not verified (another CA, "
-        "another host name), and got no login. Exit code 77 of a stream's process",
+        "another host name), and got no login. Retried; exit code 77 of a stream's process",
         fix="do what the text says ([logins](your-own-systems.md#a-schema-registry)); the stream goes on by "
         "itself with its runtime's next attempt",
     ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import threading
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -51,6 +52,22 @@ def test_a_table_without_keys_is_refused(missing: str) -> None:
     with raising(Refused, "table raw.a", "gives no keys", "Fix:") as error:
         table_keys("raw.a", {**ANSWER, missing: ""}, ROLE, 1000)
     assert error.value.code is ErrorCode.CATALOG_KEYS
+
+
+def test_a_catalog_leads_no_objects_to_plain_text() -> None:
+    plain = {**ANSWER, "s3.endpoint": "http://user:hidden@other:9000/x"}
+    with raising(
+        Refused, "table raw.a", "s3.endpoint http://other:9000", "plain_text = true in [s3]"
+    ) as error:
+        table_keys("raw.a", plain, ROLE, 1000)
+    assert error.value.code is ErrorCode.CATALOG_BROKEN
+    assert "hidden" not in str(error.value)
+    with raising(Refused, "no address"):
+        table_keys("raw.a", {**ANSWER, "s3.endpoint": "http://[1"}, ROLE, 1000)
+    declared = replace(ROLE, plain_text=True)
+    assert table_keys("raw.a", plain, declared, 1000).s3.endpoint == plain["s3.endpoint"]
+    here = {**ANSWER, "s3.endpoint": "http://[::1]:9000"}
+    assert table_keys("raw.a", here, ROLE, 1000).s3.endpoint == "http://[::1]:9000"
 
 
 def test_keys_are_due_after_two_thirds_of_their_time() -> None:
@@ -145,6 +162,21 @@ def test_keys_that_have_not_ended_outlive_a_catalog_that_does_not_answer(catalog
     assert key(keys.keys("raw.a")) == "2"
     with raising(Missing, "raw.gone"):
         keys.keys("raw.gone")
+
+
+def test_a_catalog_that_is_back_is_asked_when_keys_end(catalog: Catalog) -> None:
+    catalog.seconds = 900
+    keys = Vended(ROLE, ())
+    keys.keys("raw.a")
+    catalog.failure = Unreachable("the catalog is away")
+    catalog.now += 600
+    catalog.asked.clear()
+    for _ in range(600):
+        assert key(keys.keys("raw.a")) == "1"
+        catalog.now += 0.5
+    assert 10 <= len(catalog.asked) <= 30, "ever later"
+    catalog.failure = None
+    assert key(keys.keys("raw.a")) == "2", "not the failure of half a minute ago"
 
 
 @pytest.mark.parametrize("has_had_some", [False, True])

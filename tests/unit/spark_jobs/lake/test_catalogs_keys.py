@@ -11,8 +11,15 @@ import pytest
 from sluice.catalog_check.kept import CatalogBroken
 from sluice.clients.catalogs.table_keys import KEYS_END
 from sluice.config import platform as platforms
-from sluice.config.platform_sections.catalog import ADDRESS, CHECK_NAMESPACE, DELEGATION, VENDED
+from sluice.config.platform_sections.catalog import (
+    ADDRESS,
+    CHECK_NAMESPACE,
+    DELEGATION,
+    IN_PLAIN_TEXT,
+    VENDED,
+)
 from sluice.config.platform_sections.checkpoints import Checkpoints
+from sluice.config.platform_sections.s3 import PLAIN_TEXT
 from sluice.config.reading.toml import ConfigError, dump
 from spark_jobs.common.lake import loaded_keys, promises
 from spark_jobs.common.lake.loaded_keys import RENEWAL, LoadedKeys
@@ -65,9 +72,10 @@ def test_a_table_is_loaded_again_after_two_thirds_of_the_time_of_keys_that_icebe
     assert not usual.are_due
 
 
-def session(said: dict[str, str], kind: str = "rest", access_delegation: str = "") -> Any:
-    """With a catalog whose server says this."""
+def session(said: dict[str, str], kind: str = "rest", access_delegation: str = "", **further: str) -> Any:
+    """With a catalog whose server says this. ``further``: declared."""
     own = {"type": kind, "s3.delete-enabled": "false", "io-impl": "S3FileIO", DELEGATION: access_delegation}
+    own |= further
     conf = {f"spark.sql.catalog.lake.{key}": value for key, value in own.items()}
     catalog = SimpleNamespace(icebergCatalog=lambda: SimpleNamespace(properties=lambda: own | said))
     manager = SimpleNamespace(catalog=lambda name: catalog)
@@ -84,10 +92,35 @@ def test_what_commits_rely_on_is_not_overridden(key: str, value: str) -> None:
         check_catalog(session({key: value}))
     with raising(CatalogOverrides, "raw.a", key, value, "Fix:"):
         check_table(session({}), "raw.a", SimpleNamespace(io=lambda: io({key: value})))
-    check_catalog(session({"s3.endpoint": "http://other", "s3.delete-enabled": "false"}))
+    check_catalog(session({"s3.endpoint": "https://other", "s3.delete-enabled": "false"}))
     check_table(session({}), "raw.a", SimpleNamespace(io=lambda: io({"client.region": "eu"})))
     # A database overrides nothing.
     check_catalog(session({key: value}, "jdbc"))
+
+
+@pytest.mark.parametrize(
+    ("key", "fix"),
+    [
+        ("s3.endpoint", "plain_text = true in [s3]"),
+        (RENEWAL, "let it say an address with https://"),
+        ("s3.signer.uri", "let it say an address with https://"),
+        ("s3.signer.endpoint", "let it say an address with https://"),
+    ],
+)
+def test_a_catalog_leads_nothing_to_plain_text(key: str, fix: str) -> None:
+    plain, words = {key: "http://other:9000/path"}, (f"{key} http://other:9000, another", "Fix: ", fix)
+    for where in ({"uri": "https://catalog"}, {"uri": "http://127.0.0.1:1"}):
+        with raising(CatalogOverrides, "the catalog says", *words):
+            check_catalog(session(plain, **where))
+        for found in (io(plain), io({}, {}, plain)):
+            with raising(CatalogOverrides, "table raw.a: the catalog says", *words):
+                check_table(session({}, **where), "raw.a", SimpleNamespace(io=lambda found=found: found))
+    for good in ("https://other", "http://127.0.0.1:9000", "v1/credentials"):
+        check_catalog(session({key: good}, uri="https://catalog"))
+    for declared in ({"uri": "http://catalog"}, {"uri": "https://catalog", IN_PLAIN_TEXT: "true"}):
+        check_catalog(session(plain, **declared, **{PLAIN_TEXT: "true"}))
+        found = session({}, **declared, **{PLAIN_TEXT: "true"})
+        check_table(found, "raw.a", SimpleNamespace(io=lambda: io({}, plain)))
 
 
 def test_queries_do_not_write_their_checkpoints_with_the_keys_of_a_table() -> None:

@@ -37,14 +37,15 @@ class Noted:
         """``further``: is called with each error, too."""
         self._kafka, self._further = kafka, further
         self.refused: KafkaError | None = None
+        # How often that was, since the client was made.
+        self.refusals = 0
         # How the last connection ended.
         self._lost: KafkaError | None = None
-        self._refusals = 0
 
     def __call__(self, error: KafkaError) -> None:
         if is_denied(error):
             self.refused = error
-            self._refusals += 1
+            self.refusals += 1
         elif error.code() in LOST:
             self._lost = error
         if self._further is not None:
@@ -62,14 +63,16 @@ class Noted:
     def result(self, future: Answer[T], seconds: float, poll: Callable[[float], object]) -> T:
         """What the future gives; KafkaException as soon as the login is refused meanwhile, TimeoutError of
         futures without an answer. ``poll``: lets the client call back."""
-        before, until = self._refusals, time.monotonic() + seconds
+        # What was refused before, and may have been corrected since.
+        poll(0)
+        before, until = self.refusals, time.monotonic() + seconds
         while True:
             left = until - time.monotonic()
             try:
                 return future.result(timeout=max(min(left, _SLICE_SECONDS), 0.0))
             except FutureTimeout:
                 poll(0)
-                if self._refusals > before and self.refused is not None:
+                if self.refusals > before and self.refused is not None:
                     raise KafkaException(self.refused) from None
                 if left <= 0:
                     raise
@@ -119,7 +122,10 @@ class Watched(Consumer):
             raise self.noted.translated(what, KafkaException(self.noted.refused))
 
     def _asked(self, what: str, ask: Callable[[float], T], seconds: float, *, of_group: bool = False) -> T:
-        """Asked again and again, each time for longer: a request is not told of a login that is refused."""
+        """Asked again and again, each time for longer: a request is not told of a login that is refused. What
+        was refused before, and may have been corrected since, is the reason only when its time is over."""
+        self._listen()
+        before = self.noted.refusals
         until, part = time.monotonic() + seconds, _FIRST_SECONDS
         while True:
             left = until - time.monotonic() if seconds >= 0 else part
@@ -127,10 +133,12 @@ class Watched(Consumer):
                 found = ask(min(part, left))
             except KafkaException as error:
                 self._listen()
-                self.check_login(what)
+                is_last = error.args[0].code() not in _WAITS or left <= part
+                if is_last or self.noted.refusals > before:
+                    self.check_login(what)
                 if of_group and self._group_denied is not None:
                     raise KafkaException(self._group_denied) from error
-                if error.args[0].code() not in _WAITS or left <= part:
+                if is_last:
                     raise
                 part *= 2
             else:

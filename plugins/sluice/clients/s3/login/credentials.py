@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -25,6 +27,7 @@ from botocore.exceptions import ClientError as Answered
 from botocore.exceptions import ConnectionError as NotConnected
 from botocore.parsers import ResponseParserError
 
+from sluice.clients import backoff
 from sluice.clients.backoff import Backoff
 from sluice.clients.s3.errors import (
     CLOCK_FIX,
@@ -36,7 +39,7 @@ from sluice.clients.s3.errors import (
     login_fix,
     unverified,
 )
-from sluice.clients.s3.login.sources import NEVER, asking, files_of
+from sluice.clients.s3.login.sources import NEVER, Source, files_of, source_of
 from sluice.clients.tls.followed import State, state
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
@@ -47,6 +50,8 @@ log = logging.getLogger(__name__)
 
 # What is renewed before its end, at most; and the last part of a shorter time.
 RENEWED_SECONDS, RENEWED_PART = 900.0, 1 / 4
+# AWS's files are left alone while they are written; and who else a chain finds then, for the second time.
+SETTLING_SECONDS, OTHER_SECONDS = 1.0, 30.0
 # The part of the rest of its time after which a renewal that failed is tried again.
 RETRIED_AFTER = 1 / 5
 # Nothing is signed with what ends within these, at most: a request may wait before it is sent.
@@ -92,26 +97,30 @@ class Login(DeferredRefreshableCredentials):
     def __init__(self, s3: S3, now: Callable[[], datetime] = _now) -> None:
         super().__init__(self._renew, "sluice", now)
         self._s3, self._now = s3, now
-        self._ask: Callable[[], dict[str, Any]] | None = None
+        self._source: Source | None = None
+        # Where a chain found what was given last.
+        self._method = ""
         # When they end, once they are there; None if they do not.
         self.ends: datetime | None = None
         # With nothing that is valid, each request would ask.
         self._backoff = Backoff()
-        # What AWS's files were when ``_ask`` was made of them, and when it gave something last.
+        # What AWS's files were when ``_source`` was made of them, and when it gave something last.
         self._files = files_of(s3)
         self._made = self._given = _state(self._files)
+        # When they were seen to have changed last.
+        self._changed_at = backoff.now()
 
     def _refresh(self) -> None:
         """Asked before each use. What another tool wrote into AWS's files is read, also if what was there
         before does not end; that goes on if it cannot be used."""
-        if self._is_valid() and _state(self._files) != self._given and not self._backoff.left:
+        is_changed = self._is_valid() and _state(self._files) != self._given
+        if is_changed and not (self._backoff.left or _is_written(self._files)):
             self._advisory_refresh_timeout = sys.maxsize
         super()._refresh()  # type: ignore[misc]
 
     def _renew(self) -> dict[str, Any]:
         """What botocore calls, under its lock."""
-        if self._backoff.left:
-            raise self._backoff.failure
+        self._backoff.check()
         try:
             found = self._asked()
             ends = datetime.fromisoformat(found["expiry_time"])
@@ -125,19 +134,22 @@ class Login(DeferredRefreshableCredentials):
             raise
         self._backoff.succeeded()
         self._given, self.ends = self._made, ends if ends != NEVER else None
+        self._method = self._source.method if self._source else ""
         self._advisory_refresh_timeout = int(min(RENEWED_SECONDS, left * RENEWED_PART))
         self._mandatory_refresh_timeout = int(min(LAST_SECONDS, left * LAST_PART))
         return found
 
     def _failed(self, error: ClientError) -> None:
-        is_valid = self._is_valid()
+        is_valid, good = self._is_valid(), 0.0
         if is_valid:
             # Not with each request; those that there are go on.
             left = self._left(self.ends) if self.ends else 0.0
             self._advisory_refresh_timeout = int(left * (1 - RETRIED_AFTER))
+            # Nothing is signed with them in the last of their time.
+            good = max(0.0, left - self._mandatory_refresh_timeout) if self.ends else math.inf
             log.warning("credentials for S3 not renewed: %s", error)
         if not is_valid or self._made != self._given:
-            self._backoff.failed(error)
+            self._backoff.failed(error, good=good)
 
     def _is_valid(self) -> bool:
         """Whether there are some, and they have not ended."""
@@ -150,10 +162,29 @@ class Login(DeferredRefreshableCredentials):
     def _asked(self) -> dict[str, Any]:
         with _explained(self._s3):
             found = _state(self._files)
-            if self._ask is None or found != self._made:
-                self._ask, self._made = None, found
-                self._ask = asking(self._s3)
-            return self._ask()
+            if self._source is None or (found != self._made and not _is_written(self._files)):
+                if found != self._made:
+                    self._changed_at = backoff.now()
+                self._source, self._made = None, found
+                self._source = source_of(self._s3)
+            self._check_method(self._source.method)
+            return self._source.ask()
+
+    def _check_method(self, method: str) -> None:
+        """Keys that are gone from a file may be on their way back, and what a chain finds behind it is the
+        login of another, as the machine's role. Raises ValueError within OTHER_SECONDS."""
+        if method == self._method or not self._method:
+            return
+        if backoff.now() - self._changed_at < OTHER_SECONDS:
+            raise ValueError(
+                f"AWS's files changed, and {method} gives a login in place of {self._method}, which is taken "
+                f"if it stays so for {OTHER_SECONDS:g} s"
+            )
+
+
+def _is_written(files: tuple[str, ...]) -> bool:
+    """Whether one was written just now: tools empty a file first, or write a key, and then its secret."""
+    return any(found and abs(time.time() - found[0][1] / 1e9) < SETTLING_SECONDS for found in _state(files))
 
 
 def _state(files: tuple[str, ...]) -> tuple[State | None, ...]:

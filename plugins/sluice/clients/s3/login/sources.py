@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -32,25 +33,35 @@ _LONGEST_FILE = 1 << 20
 _METADATA_ATTEMPTS = "metadata_service_num_attempts", "AWS_METADATA_SERVICE_NUM_ATTEMPTS", 3
 
 
-def asking(s3: S3) -> Callable[[], dict[str, Any]]:
-    """What gives credentials, as botocore's refreshable ones take them."""
+@dataclass(frozen=True)
+class Source:
+    """``ask``: gives credentials, as botocore's refreshable ones take them. ``method``: botocore's name of
+    the place of a chain where they, or the keys below a role, were found; empty without a chain."""
+
+    ask: Callable[[], dict[str, Any]]
+    method: str = ""
+
+
+def source_of(s3: S3) -> Source:
+    """Raises botocore's errors, and ValueError."""
     if not s3.role_arn:
-        found = _source(s3)
-        return lambda: _metadata(found)
+        found = _keys(s3)
+        return Source(lambda: _metadata(found), found.method)
     name = s3.role_session_name or SESSION_NAME
+    method = ""
     if s3.web_identity_token_file:
         fetcher: Any = AssumeRoleWithWebIdentityCredentialFetcher(
             _sts(s3), _token_of(s3), s3.role_arn, {"RoleSessionName": name}
         )
     else:
         more = {"RoleSessionName": name} | ({"ExternalId": s3.external_id} if s3.external_id else {})
-        fetcher = AssumeRoleCredentialFetcher(_sts(s3), _source(s3), s3.role_arn, more)
+        found = _keys(s3)
+        fetcher, method = AssumeRoleCredentialFetcher(_sts(s3), found, s3.role_arn, more), found.method
     # Its own cache gives nothing again within 15 minutes of its end, when it is asked first.
-    fetch: Callable[[], dict[str, Any]] = fetcher.fetch_credentials
-    return fetch
+    return Source(fetcher.fetch_credentials, method)
 
 
-def _source(s3: S3) -> Credentials:
+def _keys(s3: S3) -> Credentials:
     if s3.access_key:
         return Credentials(s3.access_key, s3.secret_key, s3.session_token or None)
     session = botocore.session.Session(profile=s3.profile or None)

@@ -166,6 +166,20 @@ def test_an_earlier_refusal_does_not_end_a_request_that_is_answered() -> None:
     assert noted.refused is None
 
 
+def test_a_refusal_that_was_not_told_yet_ends_no_later_request() -> None:
+    """librdkafka keeps it until the client is polled, as by the next request."""
+    noted, done, calls = Noted(PLAIN), Future[int](), []
+
+    def poll(_: float) -> None:
+        calls.append(1)
+        if len(calls) == 1:
+            noted(WRONG)
+        if len(calls) == 3:
+            done.set_result(7)
+
+    assert noted.result(done, 30, poll) == 7
+
+
 def test_what_is_noted_is_told_on() -> None:
     told: list[Any] = []
     noted = Noted(PLAIN, told.append)
@@ -187,11 +201,39 @@ def test_a_consumer_s_request_asks_for_longer_each_time(monkeypatch: pytest.Monk
 
     assert made._asked("x", ask, 60) == "answer"
     assert [round(seconds) for seconds in asked] == [1, 2, 4, 8]
-    made.noted(WRONG)
-    asked.clear()
+    made.close()
+
+
+@pytest.mark.parametrize("is_told", [True, False], ids=["told", "not told yet"])
+def test_an_earlier_refusal_ends_no_request_of_a_consumer_that_has_time(
+    monkeypatch: pytest.MonkeyPatch, is_told: bool
+) -> None:
+    made = Watched(PLAIN, {"bootstrap.servers": "127.0.0.1:1", "group.id": "x", "log_level": 0})
+    # Before the first request, and while the third one waits.
+    told: list[KafkaError | None] = [None if is_told else WRONG, None, None, WRONG]
+    if is_told:
+        made.noted(WRONG)
+
+    def poll(_: float) -> None:
+        if error := told.pop(0):
+            made.noted(error)
+
+    monkeypatch.setattr(made, "poll", poll)
+    answers = [None, "answer", None]
+
+    def ask(seconds: float) -> str:
+        if found := answers.pop(0):
+            return found
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+
+    assert made._asked("x", ask, 60) == "answer"
     with raising(LoginRefused, "Authentication failed"):
         made._asked("x", ask, 60)
-    assert len(asked) == 1
+    assert not answers
+    with raising(LoginRefused, "Authentication failed"):
+        told.extend([None, None])
+        answers.append(None)
+        made._asked("x", ask, 1)
     made.close()
 
 

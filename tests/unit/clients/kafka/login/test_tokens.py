@@ -90,6 +90,20 @@ def test_a_token_is_given_while_it_is_valid_and_the_endpoint_is_away(
         made.current()
 
 
+def test_an_endpoint_that_is_back_is_asked_when_the_token_ends(
+    monkeypatch: pytest.MonkeyPatch, clock: list[float]
+) -> None:
+    at = clock[0]
+    results: list[Token | Exception] = [Token("one", at, at + 600), *[Unreachable("away")] * 1_000]
+    made = of_endpoint(monkeypatch, results)
+    while clock[0] < at + 600:
+        assert made.current().value == "one"
+        clock[0] += 0.5
+    assert 10 <= 1_000 - len(results) <= 30, "ever later"
+    results[:] = [Token("two", at + 600, at + 610)]
+    assert made.current().value == "two", "not the failure of half a minute ago"
+
+
 def test_a_refusal_is_remembered_until_a_token_is_given(
     monkeypatch: pytest.MonkeyPatch, clock: list[float]
 ) -> None:

@@ -26,6 +26,7 @@ from sluice.clients import backoff
 from sluice.clients.s3.errors import S3LoginRefused
 from sluice.clients.s3.login import credentials
 from sluice.clients.s3.login.credentials import Login, check_login, login
+from sluice.clients.s3.login.sources import Source
 from sluice.config.platform_sections.s3 import S3
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Unreachable
@@ -62,7 +63,7 @@ def refusal(code: str, message: str, status: int = 403) -> ClientError:
 @pytest.fixture
 def sts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Sts]:
     made = Sts()
-    monkeypatch.setattr(credentials, "asking", lambda s3: made.ask)
+    monkeypatch.setattr(credentials, "source_of", lambda s3: Source(made.ask))
     login.cache_clear()
     yield made
     login.cache_clear()

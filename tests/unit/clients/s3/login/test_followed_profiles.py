@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
+import time
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import botocore.credentials
 import pytest
+from botocore.credentials import CredentialProvider, CredentialResolver, Credentials
 
 from sluice.clients import backoff
 from sluice.clients.s3.errors import S3LoginRefused
@@ -24,9 +29,21 @@ class Keys:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def write(self, key: str, profile: str = "lake") -> None:
+    def write(self, key: str, profile: str = "lake", age: float = 10) -> None:
+        """``age``: seconds since then."""
         part = self._path.with_suffix(".part")
         part.write_text(f"[{profile}]\naws_access_key_id = {key}\naws_secret_access_key = s\n")
+        self._place(part, age)
+
+    def empty(self, age: float = 10) -> None:
+        """As a tool that writes in place does first."""
+        part = self._path.with_suffix(".part")
+        part.touch()
+        self._place(part, age)
+
+    def _place(self, part: Path, age: float) -> None:
+        at = time.time() - age
+        os.utime(part, (at, at))
         part.replace(self._path)
 
 
@@ -81,6 +98,57 @@ def test_keys_that_do_not_end_are_read_again(keys: Keys) -> None:
     assert found.ends is None
 
 
+def test_a_file_is_not_read_while_it_is_written(keys: Keys) -> None:
+    """A key, and then its secret, say."""
+    found = Login(S3(profile="lake"))
+    assert key_of(found) == "first"
+    keys.write("second", age=0)
+    assert key_of(found) == "first"
+    keys.write("second")
+    assert key_of(found) == "second"
+
+
+class Machine(CredentialProvider):
+    """That of a machine's role, behind the files."""
+
+    METHOD = CANONICAL_NAME = "iam-role"
+
+    def load(self) -> Credentials:
+        return Credentials("machine", "s", method=self.METHOD)
+
+
+@pytest.mark.parametrize("role", ["", ROLE], ids=["alone", "role"])
+def test_who_a_chain_finds_behind_an_emptied_file_is_believed_after_a_while(
+    keys: Keys, clock: list[float], assumed: list[str], monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    made = botocore.credentials.create_credential_resolver
+
+    def with_role(*given: Any, **named: Any) -> CredentialResolver:
+        found = made(*given, **named)
+        found.providers.append(Machine())
+        return found
+
+    monkeypatch.setattr(botocore.credentials, "create_credential_resolver", with_role)
+    keys.write("first", profile="default")
+    found, by = Login(S3(role_arn=role)), "by-" if role else ""
+    assert key_of(found) == f"{by}first"
+    for name in ("second", "third"):
+        keys.empty()
+        before = key_of(found)
+        clock[0] += 5
+        assert key_of(found) == before != f"{by}machine"
+        keys.write(name, profile="default")
+        clock[0] += 5
+        assert key_of(found) == f"{by}{name}"
+    keys.empty()
+    for _ in range(29):
+        assert key_of(found) == f"{by}third"
+        clock[0] += 1
+    clock[0] += 31
+    assert key_of(found) == f"{by}machine"
+    assert "machine" not in assumed[:-1]
+
+
 def test_a_role_is_assumed_with_the_new_ones(keys: Keys, assumed: list[str]) -> None:
     found = Login(S3(profile="lake", role_arn=ROLE))
     assert [key_of(found) for _ in range(3)] == ["by-first"] * 3
@@ -103,6 +171,22 @@ def test_those_before_go_on_while_the_file_cannot_be_used(
     assert key_of(found) == "first", "not with each request"
     clock[0] += 30
     assert key_of(found) == "second"
+
+
+def test_a_file_that_is_corrected_counts_when_those_before_end(
+    keys: Keys, clock: list[float], assumed: list[str]
+) -> None:
+    began = datetime(2099, 12, 31, 23, tzinfo=UTC)
+    found = Login(S3(profile="lake", role_arn=ROLE), lambda: began + timedelta(seconds=clock[0] - 1_000))
+    assert key_of(found) == "by-first"
+    keys.write("other", profile="another")
+    # They end at 4,600, and are not used in the last minute.
+    while clock[0] < 4_540:
+        assert key_of(found) == "by-first"
+        clock[0] += 0.5
+    keys.write("second")
+    clock[0] += 0.5
+    assert key_of(found) == "by-second", "not the failure of half a minute ago"
 
 
 def test_a_login_that_was_refused_takes_what_was_written_since(keys: Keys, clock: list[float]) -> None:
