@@ -2,7 +2,8 @@
 
 Rights on topics and groups are those that describing them tells (KIP-430). On a transactional id a producer
 begins, under a name of the check's own, and writes no record. Those on the cluster are told only to who may
-describe it; IdempotentWrite is there with Write on any topic (KIP-679).
+describe it; IdempotentWrite is there with Write on any topic (KIP-679). Some managed clusters describe
+topics and groups, and tell no rights.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from enum import Enum
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -48,14 +50,25 @@ _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC
 Asked = list[tuple[str, bool, bool]]
 
 
+class Unknown(Enum):
+    """Why nothing is known of the rights on a topic or group: it does not exist, or its description has
+    none."""
+
+    ABSENT = "absent"
+    NOT_TOLD = "not told"
+
+
+Allowed = set[str] | Unknown
+
+
 @dataclass(frozen=True)
 class _Allowed:
     """The operations that are allowed on a topic or group, by its description: none to who may not describe
-    it; None if it does not exist."""
+    it."""
 
     description: Answer[Any]
 
-    def result(self, timeout: float) -> set[str] | None:
+    def result(self, timeout: float) -> Allowed:
         try:
             found = self.description.result(timeout)
         except KafkaException as error:
@@ -63,9 +76,10 @@ class _Allowed:
             if code in MISSING_RIGHT:
                 return set()
             if code in _ABSENT:
-                return None
+                return Unknown.ABSENT
             raise
-        return {one.name for one in found.authorized_operations or ()}
+        # Who may describe it has a right: a description without any does not tell them.
+        return {one.name for one in found.authorized_operations or ()} or Unknown.NOT_TOLD
 
 
 def login_of(kafka: Kafka) -> str:
@@ -155,28 +169,35 @@ def _ask_rights(
         return with_implied(rule.operation for rule in mine if rule.is_on(kind, name))
 
     asked: Asked = []
+    unknown: dict[Unknown, list[str]] = {kind: [] for kind in Unknown}
 
-    def compare(kind: str, name: str, there: set[str]) -> None:
+    def compare(kind: str, name: str, there: Allowed) -> None:
         what = f"{kind.replace('_', ' ')} {name}"
+        if isinstance(there, Unknown):
+            unknown[there].append(what)
+            return
         wanted = needed(kind, name)
         asked.extend((f"{one} on {what}", one in wanted, one in there) for one in sorted(wanted | there))
 
-    absent = []
     topics = dict.fromkeys(rule.name for rule in rules if rule.kind == TOPIC)
     for name, there in rights_on_topics(admin, list(topics)).items():
-        if there is None:
-            absent.append(name)
-        else:
-            compare(TOPIC, name, there)
+        compare(TOPIC, name, there)
     groups = dict.fromkeys(_sample(rule) for rule in rules if rule.kind == GROUP)
     for name, there in rights_on_groups(admin, list(groups)).items():
-        compare(GROUP, name, there or set())
+        compare(GROUP, name, there)
     ids = dict.fromkeys(_sample(rule) for rule in rules if rule.kind == TRANSACTIONAL_ID)
+    needs_idempotence: list[bool] = []
     for name in ids:
         # A principal that may begin one may write and describe.
         wanted = needed(TRANSACTIONAL_ID, name)
-        is_there = _may_begin(kafka, name)
-        asked.append((f"WRITE on transactional id {name}", bool(wanted), is_there))
+        denied = _denied(kafka, name)
+        if denied == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            # Asked after the right on the id, by clusters with KIP-360 and without KIP-679.
+            needs_idempotence.append(bool(wanted))
+        else:
+            asked.append((f"WRITE on transactional id {name}", bool(wanted), denied is None))
+    if needs_idempotence:
+        asked.append(("IDEMPOTENT_WRITE on the cluster", any(needs_idempotence), False))
     if on_cluster:
         wanted = needed(CLUSTER, CLUSTER_NAME)
         if kafka.sasl_mechanism == AWS_MSK_IAM:
@@ -184,18 +205,20 @@ def _ask_rights(
         there = {one.name for one in on_cluster} - wanted
         asked.extend((f"{one} on the cluster", False, True) for one in sorted(there))
     row.rights = compared(asked)
-    if absent:
-        row.remarks.append(f"rights are not asked on topics that do not exist yet: {summarize(absent, 8)}")
+    if absent := unknown[Unknown.ABSENT]:
+        row.remarks.append(f"rights are not asked on what does not exist yet: {summarize(absent, 8)}")
+    if not_told := unknown[Unknown.NOT_TOLD]:
+        row.remarks.append(f"its brokers describe, and tell no rights on, {summarize(not_told, 8)}")
 
 
 def _sample(rule: Rule) -> str:
     return f"{rule.name.rstrip('-')}-{NAME}" if rule.prefixed else rule.name
 
 
-def rights_on_topics(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, set[str] | None]:
-    """Topic -> the operations that are allowed; None if it does not exist. Raises ClientError."""
+def rights_on_topics(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, Allowed]:
+    """Topic -> the operations that are allowed. Raises ClientError."""
 
-    def ask() -> Mapping[str, Answer[Any]]:
+    def ask() -> Mapping[str, Answer[Allowed]]:
         found = admin.admin.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
@@ -204,10 +227,10 @@ def rights_on_topics(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, se
     return admin.results("rights on topics", ask) if names else {}
 
 
-def rights_on_groups(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, set[str] | None]:
+def rights_on_groups(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, Allowed]:
     """As :func:`rights_on_topics`, of groups, which need not exist."""
 
-    def ask() -> Mapping[str, Answer[Any]]:
+    def ask() -> Mapping[str, Answer[Allowed]]:
         found = admin.admin.describe_consumer_groups(
             list(names), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
@@ -216,13 +239,15 @@ def rights_on_groups(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, se
     return admin.results("rights on groups", ask) if names else {}
 
 
-def _may_begin(kafka: Kafka, name: str) -> bool:
-    """Whether a producer may begin with this transactional id; Kafka forgets an id that is not used."""
+def _denied(kafka: Kafka, name: str) -> int | None:
+    """Kafka's code of the right that is missing to begin with this transactional id; None if none is. Kafka
+    forgets an id that is not used."""
     producer = Producer({**librdkafka(kafka), "transactional.id": name, "error_cb": lambda _: None})
     try:
         producer.init_transactions(ANSWER_SECONDS)
     except KafkaException as error:
-        if error.args[0].code() in MISSING_RIGHT:
-            return False
+        code: int = error.args[0].code()
+        if code in MISSING_RIGHT:
+            return code
         raise translated(f"transactional id {name!r}", error, login_remark(kafka)) from error
-    return True
+    return None
