@@ -13,7 +13,7 @@ from xmlrpc.client import Fault, ProtocolError
 import httpx
 
 from sluice.clients.kafka.login.tokens import claims, is_time
-from sluice.config.reading.urls import is_loopback
+from sluice.clients.proxies import ProxyUnusable, usable_proxy
 from sluice.config.reading.values import shown_address
 from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
@@ -56,7 +56,6 @@ def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
     parts = urlsplit(url)
     # Not what the address has of a login, and of a query: this connection is not verified, as one before was.
     bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
-    is_direct = is_direct or is_loopback(parts.hostname or "")
     began = time.time()
     try:
         # A cache between asks the server again (RFC 9111, 5.2.1.4), if it heeds that.
@@ -65,8 +64,12 @@ def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
             headers={"Cache-Control": "no-cache"},
             timeout=ANSWER_SECONDS,
             verify=False,  # noqa: S501
-            trust_env=not is_direct,
+            proxy=None if is_direct else usable_proxy(url) or None,
+            trust_env=False,
         )
+    except ProxyUnusable as error:
+        row.problems.append(str(error))
+        return True
     except httpx.HTTPError as error:
         row.remarks.append(f"its clock is not known: {type(error).__name__}")
         return False
