@@ -13,7 +13,7 @@ from confluent_kafka.admin import AclOperation
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.connection_check.probing import kafka as probing
-from sluice.connection_check.rights.kafka import GROUP, TOPIC, TRANSACTIONAL_ID, Rule
+from sluice.connection_check.rights.kafka import GROUP, TOPIC, TRANSACTIONAL_ID, Rule, kafka_rules
 from sluice.connection_check.rows import Row, judge
 
 KAFKA = Kafka("127.0.0.1:1")
@@ -86,6 +86,19 @@ def test_a_topic_that_does_not_exist_is_not_asked(monkeypatch: pytest.MonkeyPatc
     row = asked(monkeypatch, Admin(KafkaError.UNKNOWN_TOPIC_OR_PART, READ))
     assert row.problems == []
     assert row.remarks == ["rights are not asked on what does not exist yet: topic rides"]
+
+
+@pytest.mark.parametrize("allowed", [READ, KafkaError.GROUP_AUTHORIZATION_FAILED])
+def test_a_right_that_nothing_needs_is_neither_missing_nor_too_many(
+    monkeypatch: pytest.MonkeyPatch, allowed: Answer
+) -> None:
+    rules = [rule for rule in kafka_rules(["rides"]) if rule.user == "sluice-reader" and rule.kind == GROUP]
+    mine = [rule for rule in rules if rule.is_on(GROUP, "sluice-reader")]
+    assert mine
+    row = Row("reader", "kafka", "there")
+    monkeypatch.setattr(probing, "_denied", lambda *_: None)
+    probing._ask_rights(row, cast("KafkaAdmin", Admin(READ, allowed)), KAFKA, mine, mine, None)
+    assert (row.rights.missing, row.rights.excess) == ((), ())
 
 
 def test_a_right_on_the_cluster_that_a_transaction_lacks_is_named_as_such(

@@ -165,8 +165,9 @@ def _ask_rights(
     rules: Iterable[Rule],
     on_cluster: Iterable[Any] | None,
 ) -> None:
-    def needed(kind: str, name: str) -> set[str]:
-        return with_implied(rule.operation for rule in mine if rule.is_on(kind, name))
+    def needed(kind: str, name: str, *, optional: bool = False) -> set[str]:
+        found = (rule for rule in mine if rule.is_on(kind, name) and (optional or not rule.is_optional))
+        return with_implied(rule.operation for rule in found)
 
     asked: Asked = []
     unknown: dict[Unknown, list[str]] = {kind: [] for kind in Unknown}
@@ -177,6 +178,7 @@ def _ask_rights(
             unknown[there].append(what)
             return
         wanted = needed(kind, name)
+        there = (there - needed(kind, name, optional=True)) | (there & wanted)
         asked.extend((f"{one} on {what}", one in wanted, one in there) for one in sorted(wanted | there))
 
     topics = dict.fromkeys(rule.name for rule in rules if rule.kind == TOPIC)
