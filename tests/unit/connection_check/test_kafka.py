@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -14,7 +15,9 @@ from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.config.platform_sections.kafka import Kafka
 from sluice.connection_check.probing import kafka as probing
 from sluice.connection_check.rights.kafka import GROUP, TOPIC, TRANSACTIONAL_ID, Rule, kafka_rules
-from sluice.connection_check.rows import Row, judge
+from sluice.connection_check.rows import Row, documents, judge, summary
+from sluice.connection_check.run import End, look
+from sluice.core.errors import Unreachable
 
 KAFKA = Kafka("127.0.0.1:1")
 RULES = [
@@ -110,3 +113,28 @@ def test_a_right_on_the_cluster_that_a_transaction_lacks_is_named_as_such(
     row = asked(monkeypatch, admin, KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
     assert row.rights.missing == ("WRITE on transactional id sluice-check-connections",)
     assert asked(monkeypatch, admin).rights.missing == ()
+
+
+@pytest.mark.usefixtures("socket_enabled")
+def test_a_broker_that_was_not_done_in_time_is_not_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in (silent, unused)]
+        kafka = Kafka(",".join(addresses), "SSL", ssl_ca_location="")
+
+        class Away:
+            def __init__(self, *_: object) -> None:
+                self.admin = None
+
+            def results(self, *_: object) -> dict[str, Any]:
+                raise Unreachable("no answer")
+
+        monkeypatch.setattr(probing, "KafkaAdmin", Away)
+        whole = Row("consumer", "kafka", kafka.bootstrap_servers)
+        rows = look([End(whole, lambda rows: probing.ask(kafka, "consumer", [], rows))], seconds=1)
+    assert [(row.address, row.state) for row in rows[1:]] == [
+        (addresses[0], "not looked at"),
+        (addresses[1], "FAILED"),
+    ]
+    assert [document["is_ok"] for document in documents(rows)] == [False] * 3
+    assert summary(rows) == "2 of 2 ends failed; not looked at: consumer kafka broker"

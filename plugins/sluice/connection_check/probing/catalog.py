@@ -19,7 +19,7 @@ from sluice.connection_check.rights.tables import (
     GLUE_TRIAL,
     glue_actions,
 )
-from sluice.connection_check.rows import Row, compared
+from sluice.connection_check.rows import PENDING, Row, compared
 from sluice.core.errors import Refused
 from sluice.core.http_dates import http_date
 
@@ -44,8 +44,8 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     if not handshakes.look_at(row, catalog.address, Tls.declared(catalog)):
         return
     if catalog.oauth2_server_uri:
-        endpoint = Row(row.role, "lake.catalog token endpoint", catalog.oauth2_server_uri, row.login)
-        rows.append(endpoint)
+        where = "lake.catalog token endpoint"
+        rows.append(Row(row.role, where, catalog.oauth2_server_uri, row.login, not_looked_at=PENDING))
         ask_address(catalog.oauth2_server_uri, Tls.declared(catalog), rows[-1:])
     is_needed = platform.role in (*CATALOG_READERS, *CATALOG_WRITERS)
     pointers: Any = None

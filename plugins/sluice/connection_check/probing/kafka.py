@@ -39,7 +39,7 @@ from sluice.connection_check.rights.kafka import (
     of_msk,
     with_implied,
 )
-from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared, with_fix
+from sluice.connection_check.rows import PENDING, PLAIN_TEXT, Row, Span, compared, with_fix
 from sluice.core.errors import ClientError, Refused
 from sluice.core.messages import summarize
 
@@ -100,7 +100,7 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
     handshakes.read_files(row, tls)
     url = kafka.sasl_oauthbearer_token_endpoint_url
     if url and not kafka.token_file:
-        rows.append(Row(role, "kafka token endpoint", url, row.login))
+        rows.append(Row(role, "kafka token endpoint", url, row.login, not_looked_at=PENDING))
         ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
     if kafka.sasl_mechanism in _BY_TOKEN:
         token, path = tokens(kafka).current(), kafka.token_file
@@ -114,8 +114,9 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         names += [f"{node.host}:{node.port}" for node in found.nodes]
     except ClientError as error:
         failure = error
+    plain = "" if kafka.is_encrypted else PLAIN_TEXT
     brokers = [
-        Row(role, "kafka broker", name, row.login, tls="" if kafka.is_encrypted else PLAIN_TEXT)
+        Row(role, "kafka broker", name, row.login, plain, not_looked_at=PENDING)
         for name in dict.fromkeys(names)
     ]
     rows += brokers
@@ -148,13 +149,13 @@ def _cluster(admin: KafkaAdmin) -> Any:
 
 def _ask_broker(row: Row, kafka: Kafka, tls: Tls) -> None:
     ((host, port),) = handshakes.servers(row.address)
-    if kafka.is_encrypted and not handshakes.look(row, host, port, tls):
-        return
-    admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), ANSWER_SECONDS)
-    try:
-        admin.results(f"broker {row.address}", lambda: {"": _cluster(admin)})
-    except ClientError as error:
-        row.problems.append(with_fix(error))
+    if not kafka.is_encrypted or handshakes.look(row, host, port, tls):
+        admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), ANSWER_SECONDS)
+        try:
+            admin.results(f"broker {row.address}", lambda: {"": _cluster(admin)})
+        except ClientError as error:
+            row.problems.append(with_fix(error))
+    row.not_looked_at = ""
 
 
 def _ask_rights(

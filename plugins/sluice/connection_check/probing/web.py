@@ -18,7 +18,7 @@ from sluice.config.reading.values import shown_address
 from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.rows import Row, Span, compared
+from sluice.connection_check.rows import PENDING, Row, Span, compared
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.http_dates import http_date
 from sluice.core.registry.errors import Forbidden
@@ -84,10 +84,9 @@ def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
 def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
     """Fill the row of a server that is asked for nothing: its certificate and its clock."""
     row = rows[0]
-    if not handshakes.look_at(row, url, tls):
-        return
-    if not clock_of(row, url):
+    if handshakes.look_at(row, url, tls) and not clock_of(row, url):
         row.problems.append("it does not answer. Fix: start it, or correct its address")
+    row.not_looked_at = ""
 
 
 def registry_login(registry: Registry) -> str:
@@ -109,7 +108,7 @@ def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bo
     row.token = static_token(registry.token)
     tls = Tls.declared(registry)
     if endpoint := registry.bearer_auth_issuer_endpoint_url:
-        rows.append(Row(row.role, "registry token endpoint", endpoint, row.login))
+        rows.append(Row(row.role, "registry token endpoint", endpoint, row.login, not_looked_at=PENDING))
         ask_address(endpoint, Tls(registry.https_ca_location), rows[-1:])
     if not handshakes.look_at(row, url, tls):
         return
