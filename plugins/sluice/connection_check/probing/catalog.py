@@ -9,10 +9,11 @@ from uuid import UUID
 
 from sluice.clients.catalogs.errors import asking
 from sluice.clients.s3.errors import error_code
+from sluice.config.platform import file_of
 from sluice.config.platform_sections.catalog import GLUE
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.probing.web import ask_address, clock_of, static_token
+from sluice.connection_check.probing.web import ask_address, clock_of, note_token
 from sluice.connection_check.rights.tables import (
     CATALOG_READERS,
     CATALOG_WRITERS,
@@ -40,7 +41,7 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     from sluice.clients.catalogs.pointers import opened
 
     row, catalog = rows[0], platform.lake.catalog
-    row.token = static_token(catalog.token)
+    note_token(row, catalog.token, file_of(row.role, "lake", "catalog", "token"))
     if not handshakes.look_at(row, catalog.address, Tls.declared(catalog)):
         return
     if catalog.oauth2_server_uri:

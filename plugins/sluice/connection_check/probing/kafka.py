@@ -12,8 +12,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import Enum
-from math import inf
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -27,7 +25,7 @@ from sluice.config.platform_sections.kafka import AWS_MSK_IAM, OAUTHBEARER, Kafk
 from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.probing.web import ask_address, static_token
+from sluice.connection_check.probing.web import ask_address, note_token
 from sluice.connection_check.rights.kafka import (
     CLUSTER,
     CLUSTER_NAME,
@@ -103,9 +101,11 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         rows.append(Row(role, "kafka token endpoint", url, row.login, not_looked_at=PENDING))
         ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
     if kafka.sasl_mechanism in _BY_TOKEN:
-        token, path = tokens(kafka).current(), kafka.token_file
-        row.token = static_token(token.value, _written(path)) if path else Span(*token.span())
-        row.is_written, row.is_renewed = bool(path), not path
+        token = tokens(kafka).current()
+        if kafka.token_file:
+            note_token(row, token.value, kafka.token_file)
+        else:
+            row.token, row.is_renewed = Span(*token.span()), True
     admin = KafkaAdmin(kafka, ANSWER_SECONDS)
     failure: ClientError | None = None
     names = [one.strip() for one in kafka.bootstrap_servers.split(",")]
@@ -134,13 +134,6 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         row.problems.append("no broker told of rights. Fix: see its brokers")
     else:
         raise failure
-
-
-def _written(path: str) -> float:
-    try:
-        return Path(path).stat().st_mtime
-    except OSError:
-        return -inf
 
 
 def _cluster(admin: KafkaAdmin) -> Any:

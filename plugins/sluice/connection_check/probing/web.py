@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from http.client import HTTPException
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 from xmlrpc.client import Fault, ProtocolError
@@ -14,6 +15,7 @@ import httpx
 
 from sluice.clients.kafka.login.tokens import claims, is_time
 from sluice.clients.proxies import ProxyUnusable, usable_proxy
+from sluice.config.platform import file_of
 from sluice.config.reading.values import shown_address
 from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
@@ -48,6 +50,16 @@ def static_token(value: str, written: float = -inf) -> Span | None:
     if not is_time(ends) or not 0 <= ends <= _LAST:
         return None
     return Span(begins if is_time(begins) and begins <= _LAST else written, ends)
+
+
+def note_token(row: Row, value: str, path: str = "") -> None:
+    """Fill the end of a declared token. ``path``: of the file that it is in, which another process writes;
+    empty: it is in the platform file itself."""
+    try:
+        written = Path(path).stat().st_mtime if path else -inf
+    except OSError:
+        written = -inf
+    row.token, row.is_written = static_token(value, written), bool(path)
 
 
 def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
@@ -105,7 +117,7 @@ def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bo
     from sluice.clients.registry.http import Http
 
     row = rows[0]
-    row.token = static_token(registry.token)
+    note_token(row, registry.token, file_of(row.role, "registry", "token"))
     tls = Tls.declared(registry)
     if endpoint := registry.bearer_auth_issuer_endpoint_url:
         rows.append(Row(row.role, "registry token endpoint", endpoint, row.login, not_looked_at=PENDING))
