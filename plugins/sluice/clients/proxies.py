@@ -9,7 +9,7 @@ from requests.utils import get_environ_proxies, select_proxy
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.urls import host_of, is_loopback
 
-# Of a proxy that every client here passes.
+# Schemes of proxies that every client here passes.
 SCHEMES = ("http", "https")
 
 

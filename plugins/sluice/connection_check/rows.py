@@ -26,7 +26,7 @@ CLOCK_SECONDS = 60.0
 CLOCK_STEP_SECONDS = 2.0
 # The end of a database of results, before the id of its Airflow connection.
 CONNECTION = "connection"
-# Of a row that its end adds, until it was asked itself.
+# Why a row that its end adds was not asked itself, until it was.
 PENDING = "the end that names it ran out of time, or failed, before. Fix: see that end"
 PLAIN_TEXT, UNVERIFIED = "plain text", ", not verified"
 HEAD = ("role", "end", "address", "login", "TLS", "certificate", "own", "token", "clock", "rights", "state")
