@@ -17,6 +17,7 @@ import httpx
 from sluice.clients import backoff
 from sluice.clients.backoff import Backoff, seconds_asked
 from sluice.clients.http_client import logged_in
+from sluice.clients.proxies import ProxyUnusable
 from sluice.clients.tls.certificates import CertificateUnusable, trusting
 from sluice.clients.tls.words import is_unverified
 from sluice.config.reading.urls import VISIBLE, host_of
@@ -111,6 +112,8 @@ class TokenRequest:
         try:
             with logged_in(self.url, login, self._tls, {"Accept": "application/json"}, timeout) as client:
                 response = client.post(self.url, data={name: text for name, text in asked.items() if text})
+        except ProxyUnusable as error:
+            raise TokenRefused(f"token endpoint {self.url}: {error}") from error
         except (httpx.TransportError, httpx.DecodingError, ssl.SSLError) as error:
             reason = str(error) or type(error).__name__
             if is_unverified(reason):

@@ -30,7 +30,7 @@ from sluice.config.platform_sections.s3 import S3, Source
 from sluice.config.platform_sections.supervisor import Supervisor
 from sluice.config.reading import files
 from sluice.config.reading import toml as config
-from sluice.config.reading.references import AirflowSecrets, References, named_files
+from sluice.config.reading.references import FILE, AirflowSecrets, References, is_reference, named_files
 from sluice.config.reading.toml import ConfigError, build
 from sluice.config.reading.urls import check_url
 from sluice.core.processes.environment import referenced_by
@@ -150,6 +150,19 @@ def variables(role: str, environ: Mapping[str, str] | None = None) -> frozenset[
         return frozenset(referenced_by(config.toml(text, path)))
     except ConfigError:
         return frozenset()
+
+
+def file_of(role: str, *keys: str, environ: Mapping[str, str] | None = None) -> str:
+    """The file that has a text of the platform file of ``role``, by reference; empty if the text is in the
+    platform file itself, or that cannot be read. ``keys``: of TOML, as "registry" and "token"."""
+    try:
+        path, text = files.read(DIRECTORY_VARIABLE, role, f"role {role!r} needs this file", environ)
+        found: Any = config.toml(text, path)
+    except ConfigError:
+        return ""
+    for key in keys:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    return str(found[FILE]) if is_reference(found, FILE) else ""
 
 
 # What of a file changes with its content: path, number, change in ns and bytes.

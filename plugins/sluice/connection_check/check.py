@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from urllib.request import getproxies
 
+from sluice.clients.jvm_proxies import jvm_proxies
+from sluice.clients.proxies import ProxyUnusable
 from sluice.config.platform import DIRECTORY_VARIABLE, ROLES, Platform
 from sluice.config.reading.toml import ConfigError, secrets
 from sluice.config.reading.values import secrets_in
@@ -16,6 +18,9 @@ from sluice.connection_check.probing.ends import ends_of
 from sluice.connection_check.rows import Row
 from sluice.connection_check.run import End, Say, look
 from sluice.core.messages import summarize
+
+# As which jobs of Spark run.
+_JOBS = ("producer", "consumer", "reader")
 
 
 def roles_here(environ: Mapping[str, str] | None = None) -> list[str]:
@@ -61,7 +66,7 @@ def check(
             hidden += secrets(platform)
             lost = unreadable(platform)
             if not lost or role in own:
-                ends += ends_of(platform, needs)
+                ends += [*ends_of(platform, needs), *_of_jvm(platform)]
             if lost:
                 ends.append(_of_file(role, f"it names {summarize(lost, 8)}", is_own=role in own))
         except ConfigError as error:
@@ -85,6 +90,15 @@ def _of_file(role: str, reason: str, *, is_own: bool) -> End:
     else:
         row.not_looked_at = f"{reason.partition('. Fix: ')[0]}. Fix: {_as(role)}, or put it there"
     return End(row, _nothing)
+
+
+def _of_jvm(platform: Platform) -> Iterator[End]:
+    """A row for what a job's JVM cannot go through, where Python's clients can."""
+    if platform.role in _JOBS:
+        try:
+            jvm_proxies(platform)
+        except ProxyUnusable as error:
+            yield End(Row(platform.role, "proxy of jobs", "", problems=[str(error)]), _nothing)
 
 
 def _as(role: str) -> str:

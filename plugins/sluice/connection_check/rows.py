@@ -26,6 +26,8 @@ CLOCK_SECONDS = 60.0
 CLOCK_STEP_SECONDS = 2.0
 # The end of a database of results, before the id of its Airflow connection.
 CONNECTION = "connection"
+# Why a row that its end adds was not asked itself, until it was.
+PENDING = "the end that names it ran out of time, or failed, before. Fix: see that end"
 PLAIN_TEXT, UNVERIFIED = "plain text", ", not verified"
 HEAD = ("role", "end", "address", "login", "TLS", "certificate", "own", "token", "clock", "rights", "state")
 
@@ -110,7 +112,7 @@ class Row:
     rights: Rights = field(default_factory=Rights)
     """Those that were asked."""
     not_looked_at: str = ""
-    """Why nothing was asked, with what to do: it is another role's; empty: it was asked."""
+    """Why nothing was asked, with what to do: it is another role's, or PENDING; empty: it was asked."""
     problems: list[str] = field(default_factory=list)
     """Each a line with its fix; any of them fails the check."""
     remarks: list[str] = field(default_factory=list)
@@ -215,10 +217,12 @@ def outcome(rows: Sequence[Row]) -> str:
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """The outcome in one line, with the roles that were not looked at."""
+    """The outcome in one line, with the roles that were not looked at, and the ends of others."""
     text = outcome(rows)
-    roles = dict.fromkeys(row.role for row in rows if row.not_looked_at)
-    return f"{text}; not looked at: {', '.join(roles)}" if roles else text
+    looked = {row.role for row in rows if not row.not_looked_at}
+    missed = [row for row in rows if row.not_looked_at]
+    names = dict.fromkeys(f"{row.role} {row.end}" if row.role in looked else row.role for row in missed)
+    return f"{text}; not looked at: {', '.join(names)}" if names else text
 
 
 def table(rows: Sequence[Row], now: float) -> str:

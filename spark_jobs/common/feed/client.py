@@ -17,6 +17,7 @@ import httpx
 from httpx_sse import EventSource
 
 from sluice.clients.backoff import seconds_asked
+from sluice.clients.http_client import without_login
 from sluice.config.sections.feed import Feed
 from sluice.core.error_codes import ErrorCode
 from spark_jobs.common.feed.redirects import open_feed
@@ -236,7 +237,7 @@ class Client:
         failures = 0
         # No reuse: the state of a broken connection is unknown.
         limits = httpx.Limits(max_keepalive_connections=0)
-        with httpx.Client(timeout=self._timeout, limits=limits, transport=self._transport) as http:
+        with without_login(self._url, self._timeout, limits, self._transport) as http:
             while not self._stop.is_set():
                 requested = 0.0
                 try:

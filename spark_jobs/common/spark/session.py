@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from pyspark.sql import SparkSession
 
+from sluice.clients.jvm_proxies import JvmProxies, jvm_proxies
 from sluice.clients.kafka.login.properties import java as java_of_kafka
 from sluice.clients.s3.login import java
 from sluice.config import platform as platforms
@@ -60,8 +61,9 @@ def start(
     began, interrupt = monotonic(), signal.getsignal(signal.SIGINT)
     write_executor_template()
     forget_variables(platform.role)
+    proxies = jvm_proxies(platform)
     builder = SparkSession.builder.appName(name)
-    for key, value in (RETAINED | dict(settings or {})).items():
+    for key, value in (RETAINED | proxies.executors | dict(settings or {})).items():
         builder = builder.config(key, value)
     spark = (
         builder.config(
@@ -81,9 +83,11 @@ def start(
     # After the start, since the builder's options are in the JVM's argv and these hold secrets. A catalog is
     # opened at its first use, so they are in time.
     options = catalog_options(platform, s3_login.has_executors(spark)) | checkpoint_options(platform)
+    options |= {f"spark.sql.catalog.{CATALOG}.{key}": value for key, value in proxies.catalog.items()}
     for key, value in (options | overrides).items():
         spark.conf.set(key, value)
     stay_with_endpoints(spark)
+    go_through(spark, proxies)
     log_in_to_glue(spark, platform)
     s3_login.log_in(spark, platform)
     log_in_to_rest(spark, platform)
@@ -205,6 +209,15 @@ def stay_with_endpoints(spark: SparkSession) -> None:
     """Let Java's own client follow no redirect, in time if before its first use: the login to Kafka asks for
     tokens by it, and would send the client's secret to wherever an answer 307 says."""
     cast("Any", spark._jvm).java.net.HttpURLConnection.setFollowRedirects(False)
+
+
+def go_through(spark: SparkSession, proxies: JvmProxies) -> None:
+    """Tell the JVM the proxies of the environment, in time if before its clients' first use. Raises
+    ProxyUnusable for a login that executors would need."""
+    if s3_login.has_executors(spark):
+        proxies.check_executors()
+    for name, value in {**proxies.system, **proxies.login}.items():
+        cast("Any", spark._jvm).java.lang.System.setProperty(name, value)
 
 
 def log_in_to_rest(spark: SparkSession, platform: Platform) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from sluice.connection_check.probing.proxies import proxy_of
+from sluice.clients.proxies import proxy_of
 from sluice.connection_check.probing.tls import Tls, look_at
 from sluice.connection_check.probing.web import ask_address
 from sluice.connection_check.rows import Row

@@ -129,6 +129,20 @@ def test_no_login_in_an_address_is_shown(place: str) -> None:
     assert not [text for text in texts for part in ("someone", "cret", "abcdefgh") if part in text]
 
 
+@pytest.mark.parametrize(("role", "rows"), [("consumer", 1), ("airflow", 0)])
+def test_a_proxy_that_a_jobs_jvm_cannot_go_through_is_a_row(
+    role: str, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", "https://user:proxy-secret@proxy.test")
+    found = platform.parse(PLATFORM, "consumer.toml")
+    found = replace(found, role=role, s3=replace(found.s3, endpoint="https://s3.test"))
+    monkeypatch.setattr(checking, "ends_of", lambda *_: [])
+    problems = failures(checking.check([role], lambda _: found, Needs([])))
+    assert len(problems) == rows
+    for problem in problems:
+        assert "consumer proxy of jobs: HTTPS_PROXY names https://proxy.test for https://s3.test" in problem
+
+
 def test_a_feeds_login_and_a_proxys_are_in_no_message(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy-user:proxy-secret@127.0.0.1:1")
     found = replace(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from datetime import UTC, datetime, timedelta
@@ -13,12 +14,14 @@ import jwt
 import pytest
 
 from sluice.clients.tls.certificates import ClientCertificate
+from sluice.config import platform
 from sluice.config.platform_sections.kafka import Kafka
-from sluice.connection_check.probing import tls, web
+from sluice.connection_check.probing import catalog, tls, web
 from sluice.connection_check.probing.tls import Tls, look_at, read_files, servers
-from sluice.connection_check.probing.web import ask_address, static_token
+from sluice.connection_check.probing.web import ask_address, ask_registry, static_token
 from sluice.connection_check.rows import Row, judge
 from tests.support.certificates import Authority
+from tests.unit.config.test_platform import PLATFORM
 
 
 def signed(claims: dict[str, int]) -> str:
@@ -159,3 +162,33 @@ def test_the_clock_of_an_answer_that_was_cached_is_not_taken(
     assert (row.clock is not None, bool(row.remarks)) == (is_known, not is_known)
     judge(row, time.time())
     assert row.problems == []
+
+
+@pytest.mark.parametrize("is_projected", [True, False])
+@pytest.mark.parametrize("section", ["registry", "lake.catalog"])
+def test_a_token_that_kubernetes_writes_again_is_well_until_it_must_have_been(
+    section: str, is_projected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kubelet does so when a fifth of its hour is left."""
+    now = int(time.time())
+    token, path = signed({"iat": now - 2700, "exp": now + 900}), tmp_path / "token"
+    path.write_text(token)
+    path.chmod(0o600)
+    reference = f'{{ file = "{path}" }}' if is_projected else f'"{token}"'
+    file = tmp_path / "consumer.toml"
+    rest = 'type = "rest"\nuri = "https://127.0.0.1:1"'
+    url = rest if section == "lake.catalog" else 'url = "https://127.0.0.1:1"'
+    text = re.sub(r"\[lake\.catalog\][^[]*", "", PLATFORM) if section == "lake.catalog" else PLATFORM
+    file.write_text(f"{text}\n[{section}]\n{url}\ntoken = {reference}\n")
+    file.chmod(0o600)
+    monkeypatch.setenv(platform.DIRECTORY_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(tls, "look", lambda *_, **__: False)
+    declared = platform.load("consumer")
+    row = Row("consumer", section, "there")
+    if section == "registry":
+        ask_registry(declared.need_registry(), "https://127.0.0.1:1", [row], registers=False)
+    else:
+        catalog.ask(declared, [row])
+    judge(row, now)
+    assert row.token is not None
+    assert [*map(bool, row.problems)] == ([] if is_projected else [True])

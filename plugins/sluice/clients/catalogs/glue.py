@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.catalog import BOTOCORE_SESSION
-from pyiceberg.catalog.glue import GLUE_MAX_RETRIES, GlueCatalog
+from pyiceberg.catalog.glue import GLUE_CATALOG_ENDPOINT, GLUE_MAX_RETRIES, GlueCatalog
 from pyiceberg.exceptions import CommitFailedException
 
+from sluice.clients.proxies import for_botocore
 from sluice.clients.s3.login.session import botocore_session
 from sluice.clients.s3.requests import USUAL
 from sluice.config.platform_sections.lake import CATALOG
@@ -27,8 +28,12 @@ class BoundedGlue(GlueCatalog):
         from botocore.config import Config
 
         session = botocore_session(of_properties(properties))
-        deadlines = Config(connect_timeout=USUAL.connect_seconds, read_timeout=USUAL.read_seconds)
-        session.set_default_client_config(deadlines)
+        usual = Config(
+            connect_timeout=USUAL.connect_seconds,
+            read_timeout=USUAL.read_seconds,
+            proxies=for_botocore(properties.get(GLUE_CATALOG_ENDPOINT, "")),
+        )
+        session.set_default_client_config(usual)
         # Throttled requests are among those that are tried again.
         bounded = {BOTOCORE_SESSION: session, GLUE_MAX_RETRIES: USUAL.attempts - 1}
         super().__init__(CATALOG, **{**properties, **bounded})

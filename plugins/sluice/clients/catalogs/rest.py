@@ -27,6 +27,7 @@ from sluice.clients.catalogs import signing
 from sluice.clients.catalogs.errors import NotFromCatalog, denied
 from sluice.clients.catalogs.tls_files import TlsFiles
 from sluice.clients.catalogs.tokens import RenewedToken
+from sluice.clients.proxies import proxy_of
 from sluice.clients.tls.handshake import refusal
 from sluice.clients.tls.words import is_ended
 from sluice.config.platform_sections.catalog import ANSWER_SECONDS, CONNECT_SECONDS, IN_PLAIN_TEXT
@@ -52,8 +53,8 @@ _MISSING = re.compile(
 
 
 class Deadline(HTTPAdapter):
-    """requests waits without end for a server that stands still. ``files``: of its encrypted connections;
-    ``seconds``: for the next part of an answer."""
+    """requests waits without end for a server that stands still, and goes through a proxy to this machine.
+    ``files``: of its encrypted connections; ``seconds``: for the next part of an answer."""
 
     def __init__(self, files: TlsFiles | None = None, seconds: float = ANSWER_SECONDS) -> None:
         self._tls, self._seconds = files, seconds
@@ -67,11 +68,16 @@ class Deadline(HTTPAdapter):
     def _context(self) -> SSLContext:
         return self._tls.context if self._tls is not None else create_default_context()
 
-    def send(self, *arguments: Any, **options: Any) -> Response:
+    def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
         if self._tls is not None:
             self._tls.follow()
+        proxy = proxy_of(str(request.url))
+        options |= {
+            "timeout": (CONNECT_SECONDS, self._seconds),
+            "proxies": {"http": proxy, "https": proxy} if proxy else None,
+        }
         try:
-            return super().send(*arguments, **options | {"timeout": (CONNECT_SECONDS, self._seconds)})
+            return super().send(request, *arguments, **options)
         except RequestsConnectionError as error:
             # That of encryption among them.
             context = self._context()
@@ -85,8 +91,8 @@ class _Strict(Deadline):
     """requests sends a redirected commit on as a GET, whose answer looks like that of a commit. PyIceberg
     takes each 404 for a missing table: also that of a proxy while the catalog behind it is away."""
 
-    def send(self, *arguments: Any, **options: Any) -> Response:
-        answer = super().send(*arguments, **options)
+    def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
+        answer = super().send(request, *arguments, **options)
         if answer.is_redirect:
             raise NotFromCatalog(
                 f"{_asked(answer)} to {_redirect(answer)}, and redirects are not "
@@ -110,8 +116,8 @@ class _Signed(_Strict):
     def add_headers(self, request: PreparedRequest, **options: Any) -> None:
         self._signer.add_headers(request, **options)
 
-    def send(self, *arguments: Any, **options: Any) -> Response:
-        answer = super().send(*arguments, **options)
+    def send(self, request: PreparedRequest, *arguments: Any, **options: Any) -> Response:
+        answer = super().send(request, *arguments, **options)
         if said := signing.refusal(answer):
             raise denied(_asked(answer), said, signing.clock_remark(answer))
         return answer

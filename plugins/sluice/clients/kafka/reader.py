@@ -22,7 +22,7 @@ from sluice.core.queries import committed_batch
 from sluice.core.queries.committed_batch import NO_BATCH
 from sluice.core.queries.result import VERSION, key_text, tombstone_version
 
-# librdkafka requires a group and asks for its coordinator; each role that reads has a right to this one.
+# librdkafka requires a group and looks for its coordinator; no request here needs a right to it.
 _GROUP = "sluice-reader"
 _SETTINGS: Mapping[str, Any] = {
     **kafka_io.RANGE_SETTINGS,

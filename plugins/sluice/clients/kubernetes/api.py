@@ -161,6 +161,8 @@ def _check_verified(found: Any, where: str) -> None:
     """Before the login is sent."""
     parts = urlsplit(found.host)
     if is_loopback(parts.hostname or ""):
+        # The client would go through one to this machine, with the login, in plain text.
+        found.proxy = None
         return
     if parts.scheme != "https":
         raise ConfigError(

@@ -17,6 +17,7 @@ import httpx
 
 from sluice.clients.http_client import logged_in
 from sluice.clients.oauth import Fixes, TokenRefused, TokenRequest, TokenUnreachable, shared
+from sluice.clients.proxies import ProxyUnusable
 from sluice.clients.tls import words
 from sluice.clients.tls.certificates import (
     EARLY_FIX,
@@ -220,7 +221,10 @@ class Http:
         # Identity: a few compressed bytes can stand for gigabytes.
         headers = {"Accept": ACCEPT, "Accept-Encoding": "identity"}
         timeout = httpx.Timeout(self._limits.read_seconds, connect=self._limits.connect_seconds)
-        return logged_in(base, self._login, lambda: tls(self._registry), headers, timeout)
+        try:
+            return logged_in(base, self._login, lambda: tls(self._registry), headers, timeout)
+        except ProxyUnusable as error:
+            raise RegistryRefused(f"{base}: {error}") from error
 
 
 class _Bearer(httpx.Auth):

@@ -9,17 +9,18 @@ from uuid import UUID
 
 from sluice.clients.catalogs.errors import asking
 from sluice.clients.s3.errors import error_code
+from sluice.config.platform import file_of
 from sluice.config.platform_sections.catalog import GLUE
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.probing.web import ask_address, clock_of, static_token
+from sluice.connection_check.probing.web import ask_address, clock_of, note_token
 from sluice.connection_check.rights.tables import (
     CATALOG_READERS,
     CATALOG_WRITERS,
     GLUE_TRIAL,
     glue_actions,
 )
-from sluice.connection_check.rows import Row, compared
+from sluice.connection_check.rows import PENDING, Row, compared
 from sluice.core.errors import Refused
 from sluice.core.http_dates import http_date
 
@@ -40,12 +41,12 @@ def ask(platform: Platform, rows: list[Row]) -> None:
     from sluice.clients.catalogs.pointers import opened
 
     row, catalog = rows[0], platform.lake.catalog
-    row.token = static_token(catalog.token)
+    note_token(row, catalog.token, file_of(row.role, "lake", "catalog", "token"))
     if not handshakes.look_at(row, catalog.address, Tls.declared(catalog)):
         return
     if catalog.oauth2_server_uri:
-        endpoint = Row(row.role, "lake.catalog token endpoint", catalog.oauth2_server_uri, row.login)
-        rows.append(endpoint)
+        where = "lake.catalog token endpoint"
+        rows.append(Row(row.role, where, catalog.oauth2_server_uri, row.login, not_looked_at=PENDING))
         ask_address(catalog.oauth2_server_uri, Tls.declared(catalog), rows[-1:])
     is_needed = platform.role in (*CATALOG_READERS, *CATALOG_WRITERS)
     pointers: Any = None

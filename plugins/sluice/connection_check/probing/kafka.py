@@ -2,7 +2,8 @@
 
 Rights on topics and groups are those that describing them tells (KIP-430). On a transactional id a producer
 begins, under a name of the check's own, and writes no record. Those on the cluster are told only to who may
-describe it; IdempotentWrite is there with Write on any topic (KIP-679).
+describe it; IdempotentWrite is there with Write on any topic (KIP-679). Some managed clusters describe
+topics and groups, and tell no rights.
 """
 
 from __future__ import annotations
@@ -10,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from math import inf
-from pathlib import Path
+from enum import Enum
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Producer, TopicCollection
@@ -25,7 +25,7 @@ from sluice.config.platform_sections.kafka import AWS_MSK_IAM, OAUTHBEARER, Kafk
 from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.probing.web import ask_address, static_token
+from sluice.connection_check.probing.web import ask_address, note_token
 from sluice.connection_check.rights.kafka import (
     CLUSTER,
     CLUSTER_NAME,
@@ -37,7 +37,7 @@ from sluice.connection_check.rights.kafka import (
     of_msk,
     with_implied,
 )
-from sluice.connection_check.rows import PLAIN_TEXT, Row, Span, compared, with_fix
+from sluice.connection_check.rows import PENDING, PLAIN_TEXT, Row, Span, compared, with_fix
 from sluice.core.errors import ClientError, Refused
 from sluice.core.messages import summarize
 
@@ -48,14 +48,25 @@ _ABSENT = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC
 Asked = list[tuple[str, bool, bool]]
 
 
+class Unknown(Enum):
+    """Why nothing is known of the rights on a topic or group: it does not exist, or its description has
+    none."""
+
+    ABSENT = "absent"
+    NOT_TOLD = "not told"
+
+
+Allowed = set[str] | Unknown
+
+
 @dataclass(frozen=True)
 class _Allowed:
     """The operations that are allowed on a topic or group, by its description: none to who may not describe
-    it; None if it does not exist."""
+    it."""
 
     description: Answer[Any]
 
-    def result(self, timeout: float) -> set[str] | None:
+    def result(self, timeout: float) -> Allowed:
         try:
             found = self.description.result(timeout)
         except KafkaException as error:
@@ -63,9 +74,10 @@ class _Allowed:
             if code in MISSING_RIGHT:
                 return set()
             if code in _ABSENT:
-                return None
+                return Unknown.ABSENT
             raise
-        return {one.name for one in found.authorized_operations or ()}
+        # Who may describe it has a right: a description without any does not tell them.
+        return {one.name for one in found.authorized_operations or ()} or Unknown.NOT_TOLD
 
 
 def login_of(kafka: Kafka) -> str:
@@ -86,12 +98,14 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
     handshakes.read_files(row, tls)
     url = kafka.sasl_oauthbearer_token_endpoint_url
     if url and not kafka.token_file:
-        rows.append(Row(role, "kafka token endpoint", url, row.login))
+        rows.append(Row(role, "kafka token endpoint", url, row.login, not_looked_at=PENDING))
         ask_address(url, Tls(kafka.https_ca_location), rows[-1:])
     if kafka.sasl_mechanism in _BY_TOKEN:
-        token, path = tokens(kafka).current(), kafka.token_file
-        row.token = static_token(token.value, _written(path)) if path else Span(*token.span())
-        row.is_written, row.is_renewed = bool(path), not path
+        token = tokens(kafka).current()
+        if kafka.token_file:
+            note_token(row, token.value, kafka.token_file)
+        else:
+            row.token, row.is_renewed = Span(*token.span()), True
     admin = KafkaAdmin(kafka, ANSWER_SECONDS)
     failure: ClientError | None = None
     names = [one.strip() for one in kafka.bootstrap_servers.split(",")]
@@ -100,8 +114,9 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         names += [f"{node.host}:{node.port}" for node in found.nodes]
     except ClientError as error:
         failure = error
+    plain = "" if kafka.is_encrypted else PLAIN_TEXT
     brokers = [
-        Row(role, "kafka broker", name, row.login, tls="" if kafka.is_encrypted else PLAIN_TEXT)
+        Row(role, "kafka broker", name, row.login, plain, not_looked_at=PENDING)
         for name in dict.fromkeys(names)
     ]
     rows += brokers
@@ -121,26 +136,19 @@ def ask(kafka: Kafka, role: str, rules: Iterable[Rule], rows: list[Row]) -> None
         raise failure
 
 
-def _written(path: str) -> float:
-    try:
-        return Path(path).stat().st_mtime
-    except OSError:
-        return -inf
-
-
 def _cluster(admin: KafkaAdmin) -> Any:
     return admin.admin.describe_cluster(include_authorized_operations=True, request_timeout=ANSWER_SECONDS)
 
 
 def _ask_broker(row: Row, kafka: Kafka, tls: Tls) -> None:
     ((host, port),) = handshakes.servers(row.address)
-    if kafka.is_encrypted and not handshakes.look(row, host, port, tls):
-        return
-    admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), ANSWER_SECONDS)
-    try:
-        admin.results(f"broker {row.address}", lambda: {"": _cluster(admin)})
-    except ClientError as error:
-        row.problems.append(with_fix(error))
+    if not kafka.is_encrypted or handshakes.look(row, host, port, tls):
+        admin = KafkaAdmin(replace(kafka, bootstrap_servers=row.address), ANSWER_SECONDS)
+        try:
+            admin.results(f"broker {row.address}", lambda: {"": _cluster(admin)})
+        except ClientError as error:
+            row.problems.append(with_fix(error))
+    row.not_looked_at = ""
 
 
 def _ask_rights(
@@ -151,32 +159,41 @@ def _ask_rights(
     rules: Iterable[Rule],
     on_cluster: Iterable[Any] | None,
 ) -> None:
-    def needed(kind: str, name: str) -> set[str]:
-        return with_implied(rule.operation for rule in mine if rule.is_on(kind, name))
+    def needed(kind: str, name: str, *, optional: bool = False) -> set[str]:
+        found = (rule for rule in mine if rule.is_on(kind, name) and (optional or not rule.is_optional))
+        return with_implied(rule.operation for rule in found)
 
     asked: Asked = []
+    unknown: dict[Unknown, list[str]] = {kind: [] for kind in Unknown}
 
-    def compare(kind: str, name: str, there: set[str]) -> None:
+    def compare(kind: str, name: str, there: Allowed) -> None:
         what = f"{kind.replace('_', ' ')} {name}"
+        if isinstance(there, Unknown):
+            unknown[there].append(what)
+            return
         wanted = needed(kind, name)
+        there = (there - needed(kind, name, optional=True)) | (there & wanted)
         asked.extend((f"{one} on {what}", one in wanted, one in there) for one in sorted(wanted | there))
 
-    absent = []
     topics = dict.fromkeys(rule.name for rule in rules if rule.kind == TOPIC)
     for name, there in rights_on_topics(admin, list(topics)).items():
-        if there is None:
-            absent.append(name)
-        else:
-            compare(TOPIC, name, there)
+        compare(TOPIC, name, there)
     groups = dict.fromkeys(_sample(rule) for rule in rules if rule.kind == GROUP)
     for name, there in rights_on_groups(admin, list(groups)).items():
-        compare(GROUP, name, there or set())
+        compare(GROUP, name, there)
     ids = dict.fromkeys(_sample(rule) for rule in rules if rule.kind == TRANSACTIONAL_ID)
+    needs_idempotence: list[bool] = []
     for name in ids:
         # A principal that may begin one may write and describe.
         wanted = needed(TRANSACTIONAL_ID, name)
-        is_there = _may_begin(kafka, name)
-        asked.append((f"WRITE on transactional id {name}", bool(wanted), is_there))
+        denied = _denied(kafka, name)
+        if denied == KafkaError.CLUSTER_AUTHORIZATION_FAILED:
+            # Asked after the right on the id, by clusters with KIP-360 and without KIP-679.
+            needs_idempotence.append(bool(wanted))
+        else:
+            asked.append((f"WRITE on transactional id {name}", bool(wanted), denied is None))
+    if needs_idempotence:
+        asked.append(("IDEMPOTENT_WRITE on the cluster", any(needs_idempotence), False))
     if on_cluster:
         wanted = needed(CLUSTER, CLUSTER_NAME)
         if kafka.sasl_mechanism == AWS_MSK_IAM:
@@ -184,18 +201,20 @@ def _ask_rights(
         there = {one.name for one in on_cluster} - wanted
         asked.extend((f"{one} on the cluster", False, True) for one in sorted(there))
     row.rights = compared(asked)
-    if absent:
-        row.remarks.append(f"rights are not asked on topics that do not exist yet: {summarize(absent, 8)}")
+    if absent := unknown[Unknown.ABSENT]:
+        row.remarks.append(f"rights are not asked on what does not exist yet: {summarize(absent, 8)}")
+    if not_told := unknown[Unknown.NOT_TOLD]:
+        row.remarks.append(f"its brokers describe, and tell no rights on, {summarize(not_told, 8)}")
 
 
 def _sample(rule: Rule) -> str:
     return f"{rule.name.rstrip('-')}-{NAME}" if rule.prefixed else rule.name
 
 
-def rights_on_topics(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, set[str] | None]:
-    """Topic -> the operations that are allowed; None if it does not exist. Raises ClientError."""
+def rights_on_topics(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, Allowed]:
+    """Topic -> the operations that are allowed. Raises ClientError."""
 
-    def ask() -> Mapping[str, Answer[Any]]:
+    def ask() -> Mapping[str, Answer[Allowed]]:
         found = admin.admin.describe_topics(
             TopicCollection(list(names)), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
@@ -204,10 +223,10 @@ def rights_on_topics(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, se
     return admin.results("rights on topics", ask) if names else {}
 
 
-def rights_on_groups(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, set[str] | None]:
+def rights_on_groups(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, Allowed]:
     """As :func:`rights_on_topics`, of groups, which need not exist."""
 
-    def ask() -> Mapping[str, Answer[Any]]:
+    def ask() -> Mapping[str, Answer[Allowed]]:
         found = admin.admin.describe_consumer_groups(
             list(names), include_authorized_operations=True, request_timeout=ANSWER_SECONDS
         )
@@ -216,13 +235,15 @@ def rights_on_groups(admin: KafkaAdmin, names: Sequence[str]) -> Mapping[str, se
     return admin.results("rights on groups", ask) if names else {}
 
 
-def _may_begin(kafka: Kafka, name: str) -> bool:
-    """Whether a producer may begin with this transactional id; Kafka forgets an id that is not used."""
+def _denied(kafka: Kafka, name: str) -> int | None:
+    """Kafka's code of the right that is missing to begin with this transactional id; None if none is. Kafka
+    forgets an id that is not used."""
     producer = Producer({**librdkafka(kafka), "transactional.id": name, "error_cb": lambda _: None})
     try:
         producer.init_transactions(ANSWER_SECONDS)
     except KafkaException as error:
-        if error.args[0].code() in MISSING_RIGHT:
-            return False
+        code: int = error.args[0].code()
+        if code in MISSING_RIGHT:
+            return code
         raise translated(f"transactional id {name!r}", error, login_remark(kafka)) from error
-    return True
+    return None

@@ -1,4 +1,4 @@
-"""The proxy that clients of HTTP go through by the environment, and a connection through it."""
+"""A connection through the proxy that clients go through."""
 
 from __future__ import annotations
 
@@ -7,19 +7,7 @@ from base64 import b64encode
 from http.client import HTTPConnection, HTTPException
 from urllib.parse import unquote, urlsplit
 
-from requests.utils import get_environ_proxies, select_proxy
-
-from sluice.config.reading.urls import is_loopback
 from sluice.connection_check.deadlines import CONNECT_SECONDS
-
-
-def proxy_of(url: str) -> str:
-    """The proxy that HTTPS_PROXY, or ALL_PROXY, names for the address; empty without one, for this machine,
-    and for what NO_PROXY names."""
-    if is_loopback(urlsplit(url).hostname or ""):
-        return ""
-    found = str(select_proxy(url, get_environ_proxies(url)) or "")
-    return found if not found or "://" in found else f"http://{found}"
 
 
 def is_passed(proxy: str) -> bool:

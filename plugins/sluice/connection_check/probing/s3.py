@@ -42,7 +42,7 @@ from sluice.connection_check.rights.s3 import (
     bucket_of,
     samples,
 )
-from sluice.connection_check.rows import Row, compared
+from sluice.connection_check.rows import PENDING, Row, compared
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing, Unreachable
 from sluice.core.http_dates import http_date
@@ -95,7 +95,7 @@ def ask(s3: S3, places: Places, grants: dict[str, list[Grant]], rows: list[Row],
     if not handshakes.look_at(row, address, tls):
         return
     if s3.sts_endpoint:
-        rows.append(Row(row.role, "s3 sts_endpoint", s3.sts_endpoint, row.login))
+        rows.append(Row(row.role, "s3 sts_endpoint", s3.sts_endpoint, row.login, not_looked_at=PENDING))
         ask_address(s3.sts_endpoint, tls, rows[-1:])
     asking = _Asking(row, connect(s3, LIMITS))
     mine = grants.get(row.role, [])

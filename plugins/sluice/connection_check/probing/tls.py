@@ -12,10 +12,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from sluice.clients.proxies import proxy_of
 from sluice.clients.tls.certificates import CertificateUnusable, ClientCertificate, check, load, trusting
 from sluice.config.reading.urls import host_of
 from sluice.connection_check.probing import certificates
-from sluice.connection_check.probing.proxies import connected, is_passed, proxy_of
+from sluice.connection_check.probing.proxies import connected, is_passed
 from sluice.connection_check.rows import PLAIN_TEXT, Row, is_valid
 
 if TYPE_CHECKING:

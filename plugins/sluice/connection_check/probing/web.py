@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from http.client import HTTPException
 from math import inf
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 from xmlrpc.client import Fault, ProtocolError
@@ -13,12 +14,13 @@ from xmlrpc.client import Fault, ProtocolError
 import httpx
 
 from sluice.clients.kafka.login.tokens import claims, is_time
-from sluice.config.reading.urls import is_loopback
+from sluice.clients.proxies import ProxyUnusable, usable_proxy
+from sluice.config.platform import file_of
 from sluice.config.reading.values import shown_address
 from sluice.connection_check.deadlines import ANSWER_SECONDS
 from sluice.connection_check.probing import tls as handshakes
 from sluice.connection_check.probing.tls import Tls
-from sluice.connection_check.rows import Row, Span, compared
+from sluice.connection_check.rows import PENDING, Row, Span, compared
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.http_dates import http_date
 from sluice.core.registry.errors import Forbidden
@@ -50,13 +52,22 @@ def static_token(value: str, written: float = -inf) -> Span | None:
     return Span(begins if is_time(begins) and begins <= _LAST else written, ends)
 
 
+def note_token(row: Row, value: str, path: str = "") -> None:
+    """Fill the end of a declared token. ``path``: of the file that it is in, which another process writes;
+    empty: it is in the platform file itself."""
+    try:
+        written = Path(path).stat().st_mtime if path else -inf
+    except OSError:
+        written = -inf
+    row.token, row.is_written = static_token(value, written), bool(path)
+
+
 def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
     """Fill the server's clock, which any answer of a web server says; whether there was one. ``is_direct``:
     its clients heed no proxy."""
     parts = urlsplit(url)
     # Not what the address has of a login, and of a query: this connection is not verified, as one before was.
     bare = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "/", "", ""))
-    is_direct = is_direct or is_loopback(parts.hostname or "")
     began = time.time()
     try:
         # A cache between asks the server again (RFC 9111, 5.2.1.4), if it heeds that.
@@ -65,8 +76,12 @@ def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
             headers={"Cache-Control": "no-cache"},
             timeout=ANSWER_SECONDS,
             verify=False,  # noqa: S501
-            trust_env=not is_direct,
+            proxy=None if is_direct else usable_proxy(url) or None,
+            trust_env=False,
         )
+    except ProxyUnusable as error:
+        row.problems.append(str(error))
+        return True
     except httpx.HTTPError as error:
         row.remarks.append(f"its clock is not known: {type(error).__name__}")
         return False
@@ -81,10 +96,9 @@ def clock_of(row: Row, url: str, *, is_direct: bool = False) -> bool:
 def ask_address(url: str, tls: Tls, rows: list[Row]) -> None:
     """Fill the row of a server that is asked for nothing: its certificate and its clock."""
     row = rows[0]
-    if not handshakes.look_at(row, url, tls):
-        return
-    if not clock_of(row, url):
+    if handshakes.look_at(row, url, tls) and not clock_of(row, url):
         row.problems.append("it does not answer. Fix: start it, or correct its address")
+    row.not_looked_at = ""
 
 
 def registry_login(registry: Registry) -> str:
@@ -103,10 +117,10 @@ def ask_registry(registry: Registry, url: str, rows: list[Row], *, registers: bo
     from sluice.clients.registry.http import Http
 
     row = rows[0]
-    row.token = static_token(registry.token)
+    note_token(row, registry.token, file_of(row.role, "registry", "token"))
     tls = Tls.declared(registry)
     if endpoint := registry.bearer_auth_issuer_endpoint_url:
-        rows.append(Row(row.role, "registry token endpoint", endpoint, row.login))
+        rows.append(Row(row.role, "registry token endpoint", endpoint, row.login, not_looked_at=PENDING))
         ask_address(endpoint, Tls(registry.https_ca_location), rows[-1:])
     if not handshakes.look_at(row, url, tls):
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sluice.config.sections.feed import TRANSACTIONAL_IDS
 from sluice.config.sections.topic import POSITIONS_TOPIC, PROGRESS_TOPIC
@@ -24,15 +24,20 @@ _IMPLIED = {
 
 @dataclass(frozen=True)
 class Rule:
-    """One right of a Kafka `user`, as `sluice-consumer`. `kind`: topic, group, transactional_id or broker
-    (the cluster). `name`: the resource's; if `prefixed`, the right is for all whose names begin with it.
-    `operation`: Kafka's word, as DESCRIBE_CONFIGS."""
+    """One right of a Kafka user."""
 
     user: str
+    """As `sluice-consumer`."""
     kind: str
+    """TOPIC, GROUP, TRANSACTIONAL_ID or CLUSTER."""
     name: str
+    """The resource's."""
     prefixed: bool
+    """Whether the right is for all resources whose names begin with it."""
     operation: str
+    """Kafka's word, as DESCRIBE_CONFIGS."""
+    is_optional: bool = field(default=False, compare=False)
+    """Whether everything goes on without it."""
 
     def is_on(self, kind: str, name: str) -> bool:
         """Whether the right is for this resource."""
@@ -54,9 +59,12 @@ def kafka_rules(
     """
     rules: list[Rule] = []
 
-    def allow(role: str, kind: str, name: str, operations: str, prefixed: bool = False) -> None:
+    def allow(
+        role: str, kind: str, name: str, operations: str, prefixed: bool = False, is_optional: bool = False
+    ) -> None:
         rules.extend(
-            Rule(kafka_user(role), kind, name, prefixed, operation) for operation in operations.split()
+            Rule(kafka_user(role), kind, name, prefixed, operation, is_optional)
+            for operation in operations.split()
         )
 
     # Two streams may read one topic, and Kafka refuses a right that is asked for twice.
@@ -101,7 +109,8 @@ def kafka_rules(
         allow(role, GROUP, "spark-kafka-", "READ DESCRIBE", prefixed=True)
     allow("producer", GROUP, "sluice-", "READ DESCRIBE", prefixed=True)
     allow("consumer", GROUP, "sluice-", "READ DESCRIBE", prefixed=True)
-    allow("reader", GROUP, "sluice-reader", "READ DESCRIBE", prefixed=True)
+    # librdkafka looks for the coordinator of a group that it is no member of; brokers log it if it may not.
+    allow("reader", GROUP, "sluice-reader", "READ DESCRIBE", prefixed=True, is_optional=True)
     return rules
 
 
