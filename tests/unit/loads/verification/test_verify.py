@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from sluice.clients.lake import counting
 from sluice.clients.lake.catalog import Lake
 from sluice.config import streams
 from sluice.core.changes.plan import Action, ChangePlan
@@ -111,16 +110,6 @@ def test_holes_that_the_quarantine_explains_even_beyond_the_load(load: Load) -> 
     load.quarantine([3, 3])
     found = load.validate()
     assert (found["status"], found["published"], found["quarantined"]) == ("passed", 9, 1)
-
-
-def test_such_a_file_is_settled_without_reading_it(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(counting, "count_offsets")
-    # A batch's: what another program has written is read.
-    said = lakes.summary("batch", 1, {0: 15}, ranges={0: (0, 15)})
-    lakes.append(load.lake, [*span(0, 3), *span(4, 12), *span(13, 15)], said)
-    load.rows = 15
-    load.quarantine([3, 12])
-    assert load.validate()["status"] == "passed"
 
 
 def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:

@@ -118,6 +118,17 @@ def test_a_compaction_that_exchanges_rows_is_found(world: World) -> None:
     world.finds(*names)
 
 
+def test_a_lost_record_and_one_in_both_tables_do_not_cancel_out(world: World) -> None:
+    """Beside a rejected record the batch's file has as many rows as it should."""
+    start, world.end = world.end, world.end + BATCH
+    said = lakes.summary("batch", 1, {0: world.end}, {0: 0}, {0: (start, world.end)})
+    lakes.append(world.lake, [(0, start), (0, start + 2), (0, start + 3)], said)
+    row = {**dict.fromkeys(lakes.BAD_ROWS.names), "stage": "consumer", "reason": "r", "_kafka_partition": 0}
+    lakes.quarantine(world.lake, [{**row, "_kafka_offset": start + 2}])
+    text = world.finds(FindingName.OFFSETS_MISSING, FindingName.OFFSETS_IN_BOTH)
+    assert f"0=[{start + 1},{start + 2})" in text
+
+
 def test_the_result_says_how_many_offsets_are_in_quarantine(world: World) -> None:
     assert (
         "8 offsets, each once; 1 of them in quarantine, 1 since the last run that passed"
