@@ -165,6 +165,7 @@ class TableContents:
             recorded = self._batch_log(self.table).without_record(missing)
             expected = replace(expected, without_record=known.union(recorded.offsets))
         found += content_findings(expected, contents, quarantine)
+        newest = rejected.table.snapshot_by_name(MAIN) if rejected.table else None
         now = Verified(
             self.table,
             str(table.metadata.table_uuid),
@@ -184,6 +185,8 @@ class TableContents:
             at.malformed,
             rejected.on_purpose,
             without_record=expected.without_record,
+            quarantine_snapshot_id=newest.snapshot_id if newest else None,
+            quarantine_sequence_number=(newest.sequence_number or 0) if newest else 0,
         )
         return found, now
 
