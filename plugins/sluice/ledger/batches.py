@@ -83,6 +83,10 @@ class BatchLog:
         """One LIST."""
         return [restore for key in self.documents.keys(RESTORED) if (restore := restore_of(key))]
 
+    def has_lost(self, at: datetime) -> bool:
+        """Whether a writer found that the catalog was restored to before what was committed then."""
+        return any(restore.newest < at < restore.at for restore in self.restores)
+
     @cached_property
     def line(self) -> Line:
         return Line.of(self.restores, self._newest_time)

@@ -43,7 +43,7 @@ def history_findings(
     named = f"snapshot {earlier.snapshot_id} of {earlier.table}, {_GONE}"
     if is_on_main is False and table.snapshot_by_id(earlier.snapshot_id):
         return [Finding(FindingName.MAIN_MOVED, named)]
-    if is_on_main is False or (is_on_main is None and _is_lost(earlier, batch_log())):
+    if is_on_main is False or (is_on_main is None and batch_log().has_lost(time_of(earlier.committed_at))):
         return [
             Finding(FindingName.TABLE_RESTORED, f"{named}, which was restored to before it and has gone on")
         ]
@@ -68,12 +68,6 @@ def quarantine_findings(table: Table, earlier: Verified) -> list[Finding]:
     if table.snapshot_by_id(number):
         return [Finding(FindingName.MAIN_MOVED, named)]
     return [Finding(FindingName.TABLE_RESTORED, f"{named}, which was restored to before it")]
-
-
-def _is_lost(earlier: Verified, log: BatchLog) -> bool:
-    """Whether a writer found a catalog that was restored to before the earlier state."""
-    at = time_of(earlier.committed_at)
-    return any(restore.newest < at < restore.at for restore in log.restores)
 
 
 def foreign_since(table: Table, diff: TableDiff, earlier: Verified) -> tuple[TableDiff, Verified]:
