@@ -133,17 +133,20 @@ def verify(
     offsets: Counts[int] | None = None,
     *,
     quarantined: OffsetRanges = EMPTY,
+    repeated: OffsetRanges = EMPTY,
     allow_outside: bool = False,
 ) -> OffsetVerification:
     """Verify ``expected`` with the ``files`` whose metadata is conclusive and with ``offsets``.
 
     ``offsets``: those of the files that :func:`needs_read` named, counted; a file that needs a read and got
-    none counts as a gap. ``quarantined`` offsets count as found once. ``allow_outside``: offsets outside
+    none counts as a gap. ``quarantined`` offsets count as found once, the ``repeated`` ones of them as
+    duplicates. ``allow_outside``: offsets outside
     ``expected`` belong to other loads, so they are not unexpected.
     """
-    runs: dict[int, list[tuple[int, int]]] = {
-        partition: list(ranges) for partition, ranges in quarantined.partitions.items()
-    }
+    runs: dict[int, list[tuple[int, int]]] = {}
+    for rejected in (quarantined, repeated):
+        for partition, ranges in rejected.partitions.items():
+            runs.setdefault(partition, []).extend(ranges)
     for file in files:
         if file.is_conclusive:
             assert file.partition_lower is not None

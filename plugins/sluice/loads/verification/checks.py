@@ -239,11 +239,11 @@ def check_offsets(
     ``explain``: which gaps have no record; asked once, if there are any."""
     expected = load.expected
     stats = [file for file in load.stats if file.may_contain(expected)]
-    quarantined = load.rejected.offsets
+    quarantined, repeated = load.rejected.offsets, load.rejected.repeated
     offsets, _ = load.held
 
     def verified(wanted: OffsetRanges) -> OffsetVerification:
-        return verify(wanted, stats, offsets, quarantined=quarantined, allow_outside=True)
+        return verify(wanted, stats, offsets, quarantined=quarantined, repeated=repeated, allow_outside=True)
 
     verification = verified(expected)
     without = explain(verification.gaps) if verification.gaps else NO_GAPS

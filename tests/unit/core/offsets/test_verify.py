@@ -99,6 +99,14 @@ def test_an_offset_in_the_table_and_in_the_quarantine_is_not_exact() -> None:
     assert not verify(EXPECTED, files, quarantined=OffsetRanges.of({0: [(3, 4)]})).is_ok
 
 
+def test_an_offset_that_is_in_the_quarantine_twice_is_not_exact() -> None:
+    quarantined = OffsetRanges.of({0: [(8, 10)]})
+    files = [file(0, 0, 7), file(1, 5, 7)]
+    assert verify(EXPECTED, files, quarantined=quarantined).is_ok
+    twice = OffsetRanges.of({0: [(9, 10)]})
+    assert verify(EXPECTED, files, quarantined=quarantined, repeated=twice).duplicates == twice
+
+
 def test_a_load_in_a_table_of_many_loads() -> None:
     files = [file(0, 0, 99), file(1, 0, 7), file(2, 0, 3)]
     assert verify(EXPECTED, files).status is VerificationStatus.UNEXPECTED

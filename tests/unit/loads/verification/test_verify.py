@@ -107,9 +107,16 @@ def test_a_file_that_holds_other_loads_too_is_not_unexpected(load: Load) -> None
 
 def test_holes_that_the_quarantine_explains_even_beyond_the_load(load: Load) -> None:
     lakes.append(load.lake, [*span(0, 3), *span(4, 10)])
-    load.quarantine([3, 3])
+    load.quarantine([3])
     found = load.validate()
     assert (found["status"], found["published"], found["quarantined"]) == ("passed", 9, 1)
+
+
+def test_an_offset_that_is_in_quarantine_twice_is_not_there_once(load: Load) -> None:
+    lakes.append(load.lake, [*span(0, 3), *span(4, 10)])
+    load.quarantine([3, 3])
+    with raising(NotVerifiedError, "1 duplicates (0=[3,4))"):
+        load.validate()
 
 
 def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:
@@ -121,7 +128,9 @@ def test_a_repeat_is_no_row_of_its_own(load: Load) -> None:
 
 def test_withheld_rows_are_good_and_count_once(load: Load) -> None:
     load.withhold()
-    load.quarantine([*range(10), 9], reason=WITHHELD_REASON)
+    load.quarantine(list(range(10)), reason=WITHHELD_REASON)
+    # Sent again by a producer that was believed dead, to another offset.
+    load.quarantine([10], reason=WITHHELD_REASON, row=False, _source_id=SOURCE, _source_row=9)
     found = load.validate(limit=0)
     assert (found["published"], found["quarantined"], found["withheld"]) == (0, 10, 10)
 

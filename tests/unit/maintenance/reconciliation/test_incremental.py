@@ -180,6 +180,14 @@ def test_the_quarantine_may_be_ahead_of_the_table() -> None:
     assert content_findings(Expected({}, {0: 4}), table, quarantine) == []
 
 
+def test_an_offset_that_the_quarantine_has_twice_is_found_before_it_is_published() -> None:
+    """A later run begins with each offset of the quarantine once."""
+    quarantine = Contents(ranges({(0, 3), (0, 9)}), ranges({(0, 9)}))
+    table = Contents(ranges({(0, 0), (0, 1), (0, 2)}))
+    (found,) = content_findings(Expected({}, {0: 4}), table, quarantine)
+    assert (found.name, found.whole) == (FindingName.OFFSETS_DUPLICATED, "0=[9,10)")
+
+
 def test_a_summary_that_lies_about_its_range_is_named() -> None:
     def said(text: str) -> list[str]:
         file = BatchFile(FileStats("a.parquet", 0, 0, 10, 19, 10), 7, OffsetRanges.of_batch(text))

@@ -129,6 +129,17 @@ def test_a_lost_record_and_one_in_both_tables_do_not_cancel_out(world: World) ->
     assert f"0=[{start + 1},{start + 2})" in text
 
 
+def test_an_offset_twice_in_quarantine_is_found_by_each_run_also_before_it_is_published(world: World) -> None:
+    world.run()
+    row = {**dict.fromkeys(lakes.BAD_ROWS.names), "stage": "consumer", "reason": "r", "_kafka_partition": 0}
+    lakes.quarantine(world.lake, [{**row, "_kafka_offset": world.end + 1}] * 2)
+    assert f"0=[{world.end + 1},{world.end + 2})" in world.finds(FindingName.OFFSETS_DUPLICATED)
+    start, world.end = world.end, world.end + BATCH
+    said = lakes.summary("batch", 1, {0: world.end}, {0: 0}, {0: (start, world.end)})
+    lakes.append(world.lake, [(0, start), (0, start + 2), (0, start + 3)], said)
+    world.finds(FindingName.OFFSETS_DUPLICATED)
+
+
 def test_the_result_says_how_many_offsets_are_in_quarantine(world: World) -> None:
     assert (
         "8 offsets, each once; 1 of them in quarantine, 1 since the last run that passed"
