@@ -56,12 +56,15 @@ class LoadFiles:
         sources: Sequence[Source],
         expected: OffsetRanges,
         recorded: Recorded = nothing_recorded,
+        table: Table | None = None,
     ) -> LoadFiles:
-        """``recorded``: which expired snapshots are the stream's, and which are of verified rewrites."""
+        """``recorded``: which expired snapshots are the stream's, and which are of verified rewrites;
+        ``table``: the state to verify, read before this call; by default the one that is there now."""
         from sluice.clients.lake.reading import files
 
         # The table first: of each batch it is published before the quarantine.
-        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        table = table or lake.table(spec.table)
+        quarantine = lake.table(spec.quarantine_table)
         origins = FileOrigins(table, recorded)
         tasks = files_since(table, spec.table, sources, origins.note)
         quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)

@@ -84,16 +84,18 @@ class LoadVerification:
 
     def verify(self, limit: float) -> VerifiedLoad:
         """``limit``: percent of the rows that may be in quarantine. Reads the table and the sources."""
-        from sluice.clients.lake.changes import removed_by
+        from sluice.clients.lake.changes import published_changes, removed_by
 
         lake = self.systems.lake
         sent = produced.offsets_of_all(self.produced)
-        removed = removed_by(self.ledger.client, lake.changes(self.spec.table))
+        # Of one state: what a change removes meanwhile is in it, and not among the removed.
+        table = lake.table(self.spec.table)
+        removed = removed_by(self.ledger.client, published_changes(table))
         expected = sent.minus(removed.single_offsets)
         own = OwnSnapshots(
             self.ledger, partial(self.systems.batch_log, self.spec.table), self._verified_state
         )
-        load = LoadFiles.plan(lake, self.spec, self.sources, expected, own.among)
+        load = LoadFiles.plan(lake, self.spec, self.sources, expected, own.among, table)
         check = checks.check_offsets(load, partial(of_gaps, self.systems, self.spec))
         result = self._result(load, check, removed, sent, limit)
         problems = result.problems(self.spec.name) + check.without.problems(self.spec.name)
