@@ -126,12 +126,19 @@ class ContentsReconciliation:
     def _found_once(self, found: Sequence[Finding]) -> list[Finding]:
         """``found``, and what is found once: recorded by the run, so that it stays red if it is cleared or
         tried again. To be called before the state is recorded from which the next run starts."""
-        recorded = self.ledger.get(self.key)
+        recorded, key, number = list[list[str]](), self.key, 1
+        # A document is never written again: what a cleared run finds beside it is in the next one.
+        while document := self.ledger.get(key):
+            recorded += document["findings"]
+            number += 1
+            key = f"{self.key.removesuffix('.json')}-{number}.json"
         once = [[finding.name.value, finding.message] for finding in found if finding.name in ONCE]
-        if once and recorded is None:
-            recorded = self.ledger.put(self.key, {"findings": once, "at": datetime.now(UTC).isoformat()})
+        if new := [one for one in once if one not in recorded]:
+            recorded += self.ledger.put(key, {"findings": new, "at": datetime.now(UTC).isoformat()})[
+                "findings"
+            ]
         said = {str(finding) for finding in found}
-        before = [Finding(FindingName(n), text) for n, text in (recorded or {}).get("findings", [])]
+        before = [Finding(FindingName(name), text) for name, text in recorded]
         return [*found, *(finding for finding in before if str(finding) not in said)]
 
     def _with_change(self, finding: Finding) -> Finding:

@@ -485,6 +485,20 @@ def test_a_run_that_found_once_what_is_wrong_fails_again_if_it_is_cleared(world:
     world.run()
 
 
+def test_a_cleared_run_keeps_what_it_finds_beside_its_first_findings(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    first = world.snapshot_id()
+    world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    second = world.snapshot_id()
+    for _ in range(3):
+        text = world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
+        assert f"snapshot {first}" in text
+        assert f"snapshot {second}" in text
+    world.run()
+
+
 def test_a_restored_table_is_found_until_it_ends_there_again(world: World) -> None:
     first = list(ancestors(world.lake.table(lakes.TABLE)))[-1].snapshot_id
     world.run(ObserveOffsetsOperator)
