@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.table import Table
 
 from sluice.airflow import hook as platform_hook
@@ -496,6 +497,18 @@ def test_a_cleared_run_keeps_what_it_finds_beside_its_first_findings(world: Worl
         text = world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
         assert f"snapshot {first}" in text
         assert f"snapshot {second}" in text
+    world.run()
+
+
+def test_a_state_from_the_future_is_refused_by_name(world: World) -> None:
+    """It would stay the newest until then, whatever later runs verify."""
+    world.run()
+    at = datetime.now(UTC) + timedelta(hours=5)
+    key = world.history.record_run(VERIFIED_TABLE, world.history.latest(VERIFIED_TABLE) or {}, at)
+    with pytest.raises(AirflowFailException) as caught:
+        world.run()
+    assert all(text in str(caught.value) for text in ("SLU-510", key, f"at {at:%Y-%m-%dT%H:%M}", "Fix: "))
+    world.memory.objects = {place: one for place, one in world.memory.objects.items() if key not in place[1]}
     world.run()
 
 
