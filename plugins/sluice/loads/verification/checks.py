@@ -295,4 +295,5 @@ def check_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> Sourc
         quarantined=check.quarantined.count,
         missing_id=found.missing_id,
         duplicates=found.duplicates,
+        more=found.more,
     )
