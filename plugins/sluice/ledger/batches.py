@@ -83,6 +83,10 @@ class BatchLog:
         """One LIST."""
         return [restore for key in self.documents.keys(RESTORED) if (restore := restore_of(key))]
 
+    def has_lost(self, at: datetime) -> bool:
+        """Whether a writer found that the catalog was restored to before what was committed then."""
+        return any(restore.newest < at < restore.at for restore in self.restores)
+
     @cached_property
     def line(self) -> Line:
         return Line.of(self.restores, self._newest_time)
@@ -154,6 +158,12 @@ class BatchLog:
                 return
             yield from reversed(self._batches(key))
 
+    def _newest_recorded(self) -> Batch | None:
+        """The newest batch that is not lost, where ``main`` keeps none: after many failovers without a
+        record, or as a managed catalog leaves it. All of them are recorded then."""
+        found = self._recorded(None, self._newest_time)
+        return next((batch for batch in found if batch.published in self.line), None)
+
     def versions_written(self, batch: Batch) -> int | None:
         """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
         GET. None if its record does not say, or its snapshot has expired and the manifest list went with it.
@@ -206,7 +216,7 @@ class BatchLog:
 
     def _publishing(self, offsets: OffsetRanges) -> Iterator[tuple[Batch, OffsetRanges]]:
         """The batches that published any of these, newest first, and which of them."""
-        newest_kept = next(iter(self.on_main.values()), None)
+        newest_kept = next(iter(self.on_main.values()), None) or self._newest_recorded()
         if newest_kept is None:
             return
         # Behind its ends only lost batches have any; those before them were read again, by later ones. Then

@@ -29,7 +29,8 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     runs/<run_id, quoted>/change-approval.json  a person's answer about a change; later: change-approval-<n>
     runs/<run_id, quoted>/change-proof.json the result of `verify_change`, if it passed
     runs/<run_id, quoted>/notified-<dag>-<event>-<start>.json  what a person was told of a run
-    runs/<run_id, quoted>/findings-<task>.json  what a run of reconciliation found that later ones do not
+    runs/<run_id, quoted>/findings-<task>.json  what a run of reconciliation found that later ones do not;
+                                            cleared: findings-<task>-<n>
     runs/<run_id, quoted>/compaction.json   date and snapshots, pinned by the first attempt of a compaction
     history/metadata/<countdown>-<moment>-tables.json   the metadata file of each table at this time
     history/proof/<countdown>-<moment>-load.json  a load that was verified, and up to which offsets
@@ -198,7 +199,8 @@ def change_key(change: str) -> str:
 
 def run_key(run_id: str, name: str) -> str:
     """``name``: plan, produced, baseline, proof, proof-<snapshot>, reconciliation, audit, change,
-    change-approval, change-proof, notified-<dag>-<event>-<start>, findings-<task>, compaction."""
+    change-approval, change-proof, notified-<dag>-<event>-<start>, findings-<task>,
+    compaction."""
     # Run ids contain ":" and "+".
     return f"runs/{quote(run_id, safe='')}/{name}.json"
 

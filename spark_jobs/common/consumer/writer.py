@@ -277,7 +277,7 @@ class StreamWriter(WriterLease):
             written = rows.write(self, ranges, summary, duplicates, is_small=is_small)
         elsewhere = written.rejected.union(written.without_record)
         stats = [file.stats for file in written.files]
-        paths = [file.path for file in needs_read(ranges, stats, elsewhere)]
+        paths = [file.path for file in needs_read(ranges, stats)]
         return written, verify(ranges, stats, written.offsets(paths), quarantined=elsewhere)
 
     def rejections(

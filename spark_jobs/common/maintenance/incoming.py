@@ -83,7 +83,7 @@ class IncomingRecords:
             rows = deduplicate.flag_duplicates(rows, loaded, sources)
             coming = self._write(staged, rows)
         stats = [one.stats for one in coming.files]
-        paths = [file.path for file in needs_read(self.plan.rows_in, stats, coming.rejected)]
+        paths = [file.path for file in needs_read(self.plan.rows_in, stats)]
         found = verify(self.plan.rows_in, stats, coming.written.offsets(paths), quarantined=coming.rejected)
         if not found.is_ok:
             raise ChangeRefused(

@@ -283,10 +283,10 @@ def _may_be_of(file: AddedFile, sources: set[str]) -> bool:
 def _offsets_by_bounds(file: AddedFile, ranges: OffsetRanges, sources: Sequence[str]) -> OffsetRanges | None:
     """The offsets of the file's rows that match, if its bounds tell; else None."""
     stats, run = file.stats, file.run()
-    if not stats.is_conclusive(OffsetRanges()):
+    if not stats.is_conclusive:
         return None
     assert stats.partition_lower is not None
-    offsets = OffsetRanges({stats.partition_lower: stats.offsets(OffsetRanges())})
+    offsets = OffsetRanges({stats.partition_lower: stats.offsets})
     if not sources or not _may_be_of(file, set(sources)):
         return offsets.intersect(ranges)
     if run is None:

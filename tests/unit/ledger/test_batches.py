@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,6 +20,9 @@ from tests.support import foreign
 from tests.support import lake as lakes
 from tests.support.batches import NOON, History, batch, readers_log, writers_log
 from tests.support.memory_s3 import MemoryS3
+
+if TYPE_CHECKING:
+    from sluice.clients.lake.catalog import Lake
 
 
 def numbers(
@@ -200,6 +205,36 @@ def test_a_lost_batch_says_nothing_of_the_offsets_that_were_read_again() -> None
     log = readers_log(s3, [batch(40, 150, 160, writer="w2_b")])
     found = log.without_record(OffsetRanges.of({0: [(0, 200)]}))
     assert found.offsets == OffsetRanges.of({0: [(n, n + 1) for n in range(9, 100, 10)]})
+
+
+def epoch_start(lake: Lake) -> None:
+    lakes.append(lake, [], lakes.summary("epoch-start", 2, {0: 20}))
+
+
+def another_programs(lake: Lake) -> None:
+    foreign.rewrite(lake.catalog.load_table(lakes.TABLE))
+
+
+@pytest.mark.parametrize("go_on", [epoch_start, another_programs])
+def test_offsets_without_a_record_are_found_where_main_keeps_no_batch(
+    tmp_path: Path, go_on: Callable[[Lake], None]
+) -> None:
+    """As after failovers of a stream that has no new records, or in a managed catalog."""
+    lake, s3 = lakes.make(tmp_path), MemoryS3()
+    documents = Ledger(s3.as_client(), "s3://lake/nyc_taxi", FOLDER)
+    for start in (0, 10):
+        said = lakes.summary("batch", 1, {0: start + 10}, ranges={0: (start, start + 10)})
+        marker = WithoutRecord(OffsetRanges.of({0: [(start + 9, start + 10)]})).properties()
+        lakes.append(lake, [(0, start + number) for number in range(9)], said | marker)
+    found = list(BatchLog(lake.table(lakes.TABLE), documents).on_main.values())[::-1]
+    documents.put(published_key(found), document_of(found))
+    go_on(lake)
+    table = lake.catalog.load_table(lakes.TABLE)
+    table.maintenance.expire_snapshots().by_ids([one.snapshot_id for one in found]).commit()
+    log = BatchLog(lake.table(lakes.TABLE), documents)
+    assert not log.on_main
+    without = log.without_record(OffsetRanges.of({0: [(0, 30)]}))
+    assert without.offsets == OffsetRanges.of({0: [(9, 10), (19, 20)]})
 
 
 def test_batches_of_a_table_that_keeps_another_programs_snapshot_only_are_listed(tmp_path: Path) -> None:

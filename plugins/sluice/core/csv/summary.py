@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import lru_cache
 
 from sluice.core.csv.advice import CELL, KINDS, WIDTH, fix
 from sluice.core.csv.columns.kinds import ddl_title
@@ -48,14 +50,29 @@ class Rejected:
 _Found = tuple[Rejected, str]
 
 
+@dataclass
+class _Reasons:
+    """Rows of one kind of reason: the ``first`` _MOST_FIXES, in order, and the ``count`` of all."""
+
+    first: list[_Found] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, found: _Found) -> None:
+        self.count += 1
+        if len(self.first) < _MOST_FIXES or _order(found) < _order(self.first[-1]):
+            insort(self.first, found, key=_order)
+            del self.first[_MOST_FIXES:]
+
+
 def summary(rejected: Iterable[Rejected], declared: Declared, all_reasons: str = "") -> list[str]:
     """The most frequent reasons, a text each: how many rows have it and its fix, the first of them with its
     cell. Last, how many more reasons there are, and where a person sees them (``all_reasons``). A row counts
     for each of its columns that are wrong."""
-    kinds = defaultdict[str, list[_Found]](list)
+    # Of millions of rows a few are kept.
+    kinds = defaultdict[str, _Reasons](_Reasons)
     for one in rejected:
-        for reason in each_reason(one.reason):
-            kinds[_kind(reason)].append((one, reason))
+        for kind, reason in _kinds(one.reason):
+            kinds[kind].add((one, reason))
     groups = [group for found in kinds.values() for group in _by_fix(found, declared)]
     groups.sort(key=lambda group: (-group[2], _order(group[0])))
     texts = []
@@ -67,19 +84,24 @@ def summary(rejected: Iterable[Rejected], declared: Declared, all_reasons: str =
     return texts
 
 
-def _by_fix(found: list[_Found], declared: Declared) -> Iterator[tuple[_Found, str, int]]:
+def _by_fix(found: _Reasons, declared: Declared) -> Iterator[tuple[_Found, str, int]]:
     """For each fix its first row and how many have it: cells of one column may need several. To find one
     costs, so that of the first rows is taken for all that come behind _MOST_FIXES."""
-    found.sort(key=_order)
-    advised = [fix(reason, declared) for _, reason in found[:_MOST_FIXES]]
+    advised = [fix(reason, declared) for _, reason in found.first]
     counts = Counter(advised)
-    counts[advised[0]] += len(found) - len(advised)
+    counts[advised[0]] += found.count - len(advised)
     for text, count in counts.items():
-        yield found[advised.index(text)], text, count
+        yield found.first[advised.index(text)], text, count
 
 
 def _order(found: _Found) -> tuple[str, int]:
     return found[0].object, found[0].row
+
+
+@lru_cache(maxsize=1000)
+def _kinds(reason: str) -> list[tuple[str, str]]:
+    """A row's reasons, each behind its kind: of millions of rows many have the same."""
+    return [(_kind(one), one) for one in each_reason(reason)]
 
 
 def each_reason(reason: str) -> list[str]:

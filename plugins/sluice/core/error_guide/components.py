@@ -52,7 +52,8 @@ ERRORS = {
         cause="Iceberg accepts a commit up to 60 s before the table's newest change; the text has both "
         "times. The machine's clock was set back, or was ahead before. Nothing was committed. The "
         "component is restarted (a job: retried) until a commit succeeds. In `remove_files`: a record of "
-        "metadata is from the future, and nothing was deleted",
+        "metadata is from the future, and nothing was deleted; in `verify_table`: the state that a run "
+        "verified is, and nothing was verified",
         fix="correct the clock, or [wait until the time in the text](operating.md#clock-is-behind-the-table)",
     ),
     ErrorCode.MAINTENANCE_OVERDUE: ErrorGuide(

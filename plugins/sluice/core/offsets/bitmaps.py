@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyroaring import BitMap
 
-from sluice.core.offsets.ranges import IntervalSet, Pair
+from sluice.core.offsets.ranges import SHOWN, IntervalSet, Pair
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -117,6 +117,21 @@ class Bitmap:
     def ranges(self) -> IntervalSet:
         """It as ranges. Takes memory for each range."""
         return IntervalSet.of(self._pairs())
+
+    def shown(self, limit: int = SHOWN) -> str:
+        """Its ranges as a text, or of a longer one than ``limit`` characters the first, and how many more
+        there are. Takes memory for bits, not for each range."""
+        starts = {upper: part - part.shift(1) for upper, part in self._parts.items()}
+        texts, length = list[str](), 0
+        for upper, begins in sorted(starts.items()):
+            part, base = self._parts[upper], upper << _BITS
+            for start, last in zip(begins, part - part.shift(-1), strict=True):
+                text = f"[{base + start},{base + last + 1})"
+                length += len(text) + 1
+                if texts and length > limit:
+                    return f"{','.join(texts)} … ({sum(map(len, starts.values())) - len(texts)} ranges more)"
+                texts.append(text)
+        return ",".join(texts) or "(empty)"
 
     def _pairs(self) -> Iterator[Pair]:
         for upper, part in sorted(self._parts.items()):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from sluice.core.offsets.ranges import IntervalSet, cut
+from sluice.core.offsets.ranges import IntervalSet
 
 if TYPE_CHECKING:
     from sluice.core.offsets.bitmaps import Bitmap
@@ -72,18 +72,23 @@ def check_rows(
     duplicated = published.repeated | (present & quarantined)
     unknown = (present | quarantined) - expected
     named = (missing, "missing"), (duplicated, "more than once"), (unknown, "not in the source")
-    problems = tuple(
-        f"{len(found)} {name} (rows {cut(str(found.ranges()))})" for found, name in named if found
-    )
+    problems = tuple(f"{len(found)} {name} (rows {found.shown()})" for found, name in named if found)
     counts = len(quarantined), len(missing), len(duplicated)
     return SourceCheck("rows", total, published.values, *counts, problems, len(absent) - len(missing))
 
 
 def check_events(
-    total: int, published: int, quarantined: int, missing_id: int, duplicates: Mapping[str, int]
+    total: int,
+    published: int,
+    quarantined: int,
+    missing_id: int,
+    duplicates: Mapping[str, int],
+    more: int = 0,
 ) -> SourceCheck:
     """Compare a load's ``total`` offsets with its published rows, ``missing_id`` of them without an event id,
-    and quarantined offsets. ``duplicates``: event id -> its rows in the whole table, if more than one."""
+    and quarantined offsets. ``duplicates``: event id -> its rows in the whole table, if more than one;
+    ``more``: number of further such ids.
+    """
     missing = max(total - published - quarantined, 0)
     extra = max(published + quarantined - total, 0)
     named = ", ".join(f"{name} {count} times" for name, count in sorted(duplicates.items())[:MAX_NAMED_IDS])
@@ -91,10 +96,10 @@ def check_events(
         (missing, "missing"),
         (extra, "rows more than offsets"),
         (missing_id, "rows without an event id"),
-        (len(duplicates), f"event ids more than once ({named})"),
+        (len(duplicates) + more, f"event ids more than once ({named})"),
     )
     problems = tuple(f"{count} {name}" for count, name in counts if count)
-    return SourceCheck("events", total, published, quarantined, missing, len(duplicates), problems)
+    return SourceCheck("events", total, published, quarantined, missing, len(duplicates) + more, problems)
 
 
 def check_offsets(total: int, quarantined: int, gaps: int, duplicates: int) -> SourceCheck:

@@ -32,8 +32,9 @@ class FileStats:
     wrote it, as a managed catalog's compaction.
 
     A fetch yields an offset once, and a Spark task writes a row once. So a file of one topic partition with
-    as many records as offsets between its bounds, less the quarantined ones, holds each of them once: its
-    metadata is conclusive. The columns of any other file must be read.
+    as many records as offsets between its bounds holds each of them once: its metadata is conclusive. The
+    columns of any other file must be read. Also of one that has as many records as offsets between its bounds
+    that are not quarantined: it may lack another one, and hold a quarantined one in its place.
     """
 
     path: str
@@ -44,7 +45,8 @@ class FileStats:
     records: int
     is_own: bool = True
 
-    def is_conclusive(self, quarantined: OffsetRanges) -> bool:
+    @property
+    def is_conclusive(self) -> bool:
         """Whether the metadata alone shows which offsets the file holds."""
         # It was not verified before it was published.
         if not self.is_own:
@@ -53,20 +55,19 @@ class FileStats:
             return False
         if self.offset_lower is None or self.offset_upper is None:
             return False
-        return self.records == self.offsets(quarantined).count
+        return self.records == self.offset_upper - self.offset_lower + 1
 
-    def offsets(self, quarantined: OffsetRanges) -> IntervalSet:
-        """The offsets between the bounds that are not quarantined; for a file with both bounds only."""
-        assert self.partition_lower is not None
+    @property
+    def offsets(self) -> IntervalSet:
+        """The offsets of a conclusive file."""
         assert self.offset_lower is not None
         assert self.offset_upper is not None
-        bounds = IntervalSet.of([(self.offset_lower, self.offset_upper + 1)])
-        return bounds.minus(quarantined[self.partition_lower])
+        return IntervalSet.of([(self.offset_lower, self.offset_upper + 1)])
 
-    def count(self, found: Counts[int], quarantined: OffsetRanges) -> None:
+    def count(self, found: Counts[int]) -> None:
         """Count the offsets of a conclusive file too."""
         assert self.partition_lower is not None
-        found.at(self.partition_lower).add_ranges(self.offsets(quarantined))
+        found.at(self.partition_lower).add_ranges(self.offsets)
 
     def may_contain(self, expected: OffsetRanges) -> bool:
         """False only if the bounds show that no expected offset can be in the file."""
@@ -121,25 +122,9 @@ class OffsetVerification:
         return f"failed: {', '.join(problems)}; {self.found} of {self.expected} offsets found"
 
 
-def file_bounds(stats: Iterable[FileStats]) -> OffsetRanges:
-    """The offsets between the bounds of each file whose metadata has both, and one partition."""
-    total: dict[int, list[tuple[int, int]]] = {}
-    for file in stats:
-        if (
-            file.partition_lower is not None
-            and file.partition_lower == file.partition_upper
-            and file.offset_lower is not None
-            and file.offset_upper is not None
-        ):
-            total.setdefault(file.partition_lower, []).append((file.offset_lower, file.offset_upper + 1))
-    return OffsetRanges.of(total)
-
-
-def needs_read(
-    expected: OffsetRanges, files: Iterable[FileStats], quarantined: OffsetRanges = EMPTY
-) -> list[FileStats]:
+def needs_read(expected: OffsetRanges, files: Iterable[FileStats]) -> list[FileStats]:
     """The files that may hold expected offsets and whose metadata is not conclusive."""
-    return [file for file in files if file.may_contain(expected) and not file.is_conclusive(quarantined)]
+    return [file for file in files if file.may_contain(expected) and not file.is_conclusive]
 
 
 def verify(
@@ -148,21 +133,24 @@ def verify(
     offsets: Counts[int] | None = None,
     *,
     quarantined: OffsetRanges = EMPTY,
+    repeated: OffsetRanges = EMPTY,
     allow_outside: bool = False,
 ) -> OffsetVerification:
     """Verify ``expected`` with the ``files`` whose metadata is conclusive and with ``offsets``.
 
     ``offsets``: those of the files that :func:`needs_read` named, counted; a file that needs a read and got
-    none counts as a gap. ``quarantined`` offsets count as found once. ``allow_outside``: offsets outside
+    none counts as a gap. ``quarantined`` offsets count as found once, the ``repeated`` ones of them as
+    duplicates. ``allow_outside``: offsets outside
     ``expected`` belong to other loads, so they are not unexpected.
     """
-    runs: dict[int, list[tuple[int, int]]] = {
-        partition: list(ranges) for partition, ranges in quarantined.partitions.items()
-    }
+    runs: dict[int, list[tuple[int, int]]] = {}
+    for rejected in (quarantined, repeated):
+        for partition, ranges in rejected.partitions.items():
+            runs.setdefault(partition, []).extend(ranges)
     for file in files:
-        if file.is_conclusive(quarantined):
+        if file.is_conclusive:
             assert file.partition_lower is not None
-            runs.setdefault(file.partition_lower, []).extend(file.offsets(quarantined))
+            runs.setdefault(file.partition_lower, []).extend(file.offsets)
     if offsets is not None:
         for partition in offsets:
             counted = offsets[partition]

@@ -13,7 +13,7 @@ from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.sources import SourceCheck, check_rows
 from sluice.core.offsets.sources import check_events as check_event_counts
 from sluice.core.offsets.sources import check_offsets as check_offset_counts
-from sluice.core.offsets.verify import OffsetVerification, file_bounds, needs_read, verify
+from sluice.core.offsets.verify import OffsetVerification, needs_read, verify
 from sluice.loads.sources.base import Counted, Source
 from sluice.loads.verification.file_origins import FileOrigins, Recorded, nothing_recorded
 from sluice.loads.verification.without_record import NO_GAPS, GapsWithoutRecord
@@ -56,12 +56,15 @@ class LoadFiles:
         sources: Sequence[Source],
         expected: OffsetRanges,
         recorded: Recorded = nothing_recorded,
+        table: Table | None = None,
     ) -> LoadFiles:
-        """``recorded``: which expired snapshots are the stream's, and which are of verified rewrites."""
+        """``recorded``: which expired snapshots are the stream's, and which are of verified rewrites;
+        ``table``: the state to verify, read before this call; by default the one that is there now."""
         from sluice.clients.lake.reading import files
 
         # The table first: of each batch it is published before the quarantine.
-        table, quarantine = lake.table(spec.table), lake.table(spec.quarantine_table)
+        table = table or lake.table(spec.table)
+        quarantine = lake.table(spec.quarantine_table)
         origins = FileOrigins(table, recorded)
         tasks = files_since(table, spec.table, sources, origins.note)
         quarantine_tasks = files_since(quarantine, spec.quarantine_table, sources)
@@ -103,7 +106,7 @@ class LoadFiles:
     @cached_property
     def unclear(self) -> list[FileScanTask]:
         """The files that may hold expected offsets, and of which the metadata is not conclusive."""
-        paths = {file.path for file in needs_read(self.expected, self.stats, self.rejected.offsets)}
+        paths = {file.path for file in needs_read(self.expected, self.stats)}
         return [task for task in self.tasks if task.file.file_path in paths]
 
     @cached_property
@@ -140,18 +143,15 @@ class LoadFiles:
 
     @cached_property
     def rejected(self) -> RejectedRows:
-        """Quarantined rows of the load's sources, and consumer's ones near the load's offsets."""
+        """Quarantined rows of the load's sources, and those that the consumer rejected of its offsets."""
         from pyiceberg.expressions import And, EqualTo, In, Or
 
         from sluice.clients.lake import counting
         from sluice.clients.lake.reading import files
         from sluice.loads.verification.rejected_rows import COLUMNS, RejectedRows
 
-        # A file may hold offsets outside the load's, and gaps there.
-        near = self.expected.union(file_bounds(self.stats))
-        rows = Or(
-            In(files.SOURCE, self.source_ids), And(EqualTo("stage", CONSUMER_STAGE), files.overlapping(near))
-        )
+        near = files.overlapping(self.expected)
+        rows = Or(In(files.SOURCE, self.source_ids), And(EqualTo("stage", CONSUMER_STAGE), near))
         of_consumer = And(rows, EqualTo("stage", CONSUMER_STAGE))
         with counting.null_named(self.quarantine, self.quarantine_tasks, of_consumer):
             batches = files.read(self.quarantine, rows, COLUMNS, tasks=self.quarantine_tasks)
@@ -242,11 +242,11 @@ def check_offsets(
     ``explain``: which gaps have no record; asked once, if there are any."""
     expected = load.expected
     stats = [file for file in load.stats if file.may_contain(expected)]
-    quarantined = load.rejected.offsets
+    quarantined, repeated = load.rejected.offsets, load.rejected.repeated
     offsets, _ = load.held
 
     def verified(wanted: OffsetRanges) -> OffsetVerification:
-        return verify(wanted, stats, offsets, quarantined=quarantined, allow_outside=True)
+        return verify(wanted, stats, offsets, quarantined=quarantined, repeated=repeated, allow_outside=True)
 
     verification = verified(expected)
     without = explain(verification.gaps) if verification.gaps else NO_GAPS
@@ -295,4 +295,5 @@ def check_events(spec: StreamSpec, load: LoadFiles, check: OffsetCheck) -> Sourc
         quarantined=check.quarantined.count,
         missing_id=found.missing_id,
         duplicates=found.duplicates,
+        more=found.more,
     )

@@ -1,13 +1,14 @@
 """Whose files a table has: by the metadata of another program's nothing is verified.
 
-A batch's file was verified before it was published; an own rewrite's only later, by task verify_compaction:
-until then it is as another program's. The snapshot that added a file is in its manifest entry, also after it
+A batch's file was verified before it was published; an own rewrite's only later, by task verify_compaction,
+which compares its rows with those that were there. Until a reconciliation had verified these too, it is as
+another program's. The snapshot that added a file is in its manifest entry, also after it
 has expired; then only records say whose it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
 # As OwnSnapshots.among: of snapshots of a table, expired ones or rewrites, those that are own and verified,
 # by at most so many documents.
-Recorded = Callable[["Table", Collection[int], int], set[int]]
+Recorded = Callable[["Table", Mapping[int, int], int], set[int]]
+# Of a file without one.
+_NO_NUMBER = 2**63
 
 
-def nothing_recorded(table: Table, snapshots: Collection[int], documents: int) -> set[int]:
+def nothing_recorded(table: Table, snapshots: Mapping[int, int], documents: int) -> set[int]:
     """All of them count as another program's."""
     return set()
 
@@ -40,11 +43,16 @@ class FileOrigins:
         self._batches = {one.snapshot_id for one in kept if is_own(one) and not rewrite_of(one)}
         self._foreign = {one.snapshot_id for one in kept if not is_own(one)}
         self._others = dict[str, int | None]()
+        # Snapshot -> the highest data sequence number of its files.
+        self._numbers = dict[int | None, int]()
 
     def note(self, entry: ManifestEntry) -> bool:
         """True: each file counts."""
         if entry.snapshot_id not in self._batches:
-            self._others[entry.data_file.file_path] = entry.snapshot_id
+            number, at = entry.snapshot_id, entry.sequence_number
+            self._others[entry.data_file.file_path] = number
+            highest = self._numbers.get(number, 0)
+            self._numbers[number] = max(highest, _NO_NUMBER if at is None else at)
         return True
 
     def marked(self, stats: Sequence[FileStats], wanted: OffsetRanges) -> list[FileStats]:
@@ -58,7 +66,8 @@ class FileOrigins:
             and number not in self._foreign
             and one.may_contain(wanted)
         }
-        own = self._recorded(self._table, set(asked.values()), len(asked)) if asked else set()
+        numbers = {number: self._numbers[number] for number in asked.values()}
+        own = self._recorded(self._table, numbers, len(asked)) if asked else set()
         return [
             replace(one, is_own=one.path not in self._others or asked.get(one.path) in own) for one in stats
         ]

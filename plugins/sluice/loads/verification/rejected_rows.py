@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from sluice.clients.lake import counting
 from sluice.clients.lake.reading import files
-from sluice.core.offsets.counts import Counts, present_offsets
+from sluice.core.offsets.counts import Counts, present_offsets, repeated_offsets
 from sluice.core.offsets.quarantine import CONSUMER_STAGE, DUPLICATE, WITHHELD
 from sluice.core.offsets.ranges import OffsetRanges
 
@@ -19,10 +19,12 @@ COLUMNS = ("stage", "reason", files.PARTITION, files.OFFSET, files.SOURCE, files
 
 @dataclass
 class RejectedRows:
-    """``offsets``: of the records that the consumer rejected. Row numbers by source id: ``withheld``, and
+    """``offsets``: of the records that the consumer rejected; ``repeated``: of these the ones that are there
+    more than once. Row numbers by source id: ``withheld``, and
     ``others``, without duplicates of published rows."""
 
     offsets: OffsetRanges = field(default_factory=OffsetRanges)
+    repeated: OffsetRanges = field(default_factory=OffsetRanges)
     withheld: Counts[str] = field(default_factory=Counts)
     others: Counts[str] = field(default_factory=Counts)
 
@@ -39,5 +41,5 @@ class RejectedRows:
             is_other = pc.invert(pc.or_(is_withheld, pc.starts_with(rows["reason"], DUPLICATE)))
             counting.add_rows(found.withheld, rows.filter(is_withheld))
             counting.add_rows(found.others, rows.filter(is_other))
-        found.offsets = present_offsets(offsets)
+        found.offsets, found.repeated = present_offsets(offsets), repeated_offsets(offsets)
         return found

@@ -26,7 +26,7 @@ from sluice.config.stream_columns import schema_problems
 from sluice.core.csv.form import Declared
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
-from sluice.ledger.keys import NOT_VERIFIED, PROOF, history_key, run_key
+from sluice.ledger.keys import NOT_VERIFIED, PROOF, VERIFIED_TABLE, history_key, run_key
 from sluice.ledger.own_snapshots import OwnSnapshots
 from sluice.loads import sources
 from sluice.loads.known.verified import VerifiedSources
@@ -84,14 +84,18 @@ class LoadVerification:
 
     def verify(self, limit: float) -> VerifiedLoad:
         """``limit``: percent of the rows that may be in quarantine. Reads the table and the sources."""
-        from sluice.clients.lake.changes import removed_by
+        from sluice.clients.lake.changes import published_changes, removed_by
 
         lake = self.systems.lake
         sent = produced.offsets_of_all(self.produced)
-        removed = removed_by(self.ledger.client, lake.changes(self.spec.table))
+        # Of one state: what a change removes meanwhile is in it, and not among the removed.
+        table = lake.table(self.spec.table)
+        removed = removed_by(self.ledger.client, published_changes(table))
         expected = sent.minus(removed.single_offsets)
-        own = OwnSnapshots(self.ledger, partial(self.systems.batch_log, self.spec.table))
-        load = LoadFiles.plan(lake, self.spec, self.sources, expected, own.among)
+        own = OwnSnapshots(
+            self.ledger, partial(self.systems.batch_log, self.spec.table), self._verified_state
+        )
+        load = LoadFiles.plan(lake, self.spec, self.sources, expected, own.among, table)
         check = checks.check_offsets(load, partial(of_gaps, self.systems, self.spec))
         result = self._result(load, check, removed, sent, limit)
         problems = result.problems(self.spec.name) + check.without.problems(self.spec.name)
@@ -110,6 +114,10 @@ class LoadVerification:
             snapshot_id=head.snapshot_id if head else None,
             seconds=round(time.monotonic() - self.began, 1),
         )
+
+    def _verified_state(self) -> Document | None:
+        """What a reconciliation verified last of the table."""
+        return self.systems.history(self.spec.name).latest(VERIFIED_TABLE)
 
     def _result(
         self,

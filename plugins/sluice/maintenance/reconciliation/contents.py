@@ -5,10 +5,13 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
+from sluice.core.json_record import Document
 from sluice.core.messages import summarize
 from sluice.core.tables.known_tables import TableState
 from sluice.ledger.keys import PROOF, VERIFIED_TABLE
@@ -32,6 +35,9 @@ MARKED = (VERIFIED_TABLE, PROOF)
 # Two tables have no common commit: a batch's rejected records follow its publication, and what a change has
 # published leaves the quarantine after it. What is still so after these seconds is a finding.
 SETTLE_SECONDS = (5, 15, 40)
+# Clocks of workers differ by less.
+MAX_AHEAD = timedelta(minutes=1)
+_TIME = "%Y-%m-%dT%H:%M:%SZ"
 SETTLING = frozenset({FindingName.OFFSETS_MISSING, FindingName.OFFSETS_IN_BOTH})
 
 
@@ -73,7 +79,7 @@ class ContentsReconciliation:
             check_findings(log, found, what)
             log.info("%s: %s", self.spec.table, NOTHING)
             return {"result": NOTHING}
-        earlier = self._contents.earlier(self._history.latest(VERIFIED_TABLE), log.warning)
+        earlier = self._contents.earlier(self._newest_state(datetime.now(UTC)), log.warning)
         is_whole = is_full or bool(forgotten)
         before = self._contents.usable(earlier, log.warning) if earlier and not is_whole else None
         found, verified = self._contents.verify(before, earlier)
@@ -85,6 +91,20 @@ class ContentsReconciliation:
         if verified is None:
             raise RuntimeError(f"{self.spec.table}: no findings, and no state")
         return self._result(verified, earlier)
+
+    def _newest_state(self, now: datetime) -> Document | None:
+        """What a run verified last. Raises Refused for a state that was recorded while a clock was ahead:
+        until its time it would stay the newest, whatever later runs record."""
+        newest = self._history.newest_keys(VERIFIED_TABLE, 1)
+        for key, at in newest:
+            if at > now + MAX_AHEAD:
+                raise Refused(
+                    f"{self._history.uri(key)}: a run verified {self.spec.table} at {at:{_TIME}}, it is "
+                    f"{now:{_TIME}}: no later state would count, so nothing was verified. Fix: correct the "
+                    "clock, or if it was ahead then: docs/operating.md, Clock is behind the table",
+                    ErrorCode.CLOCK_SET_BACK,
+                )
+        return self._history.get(newest[0][0]) if newest else None
 
     def _judged(
         self,
@@ -126,12 +146,19 @@ class ContentsReconciliation:
     def _found_once(self, found: Sequence[Finding]) -> list[Finding]:
         """``found``, and what is found once: recorded by the run, so that it stays red if it is cleared or
         tried again. To be called before the state is recorded from which the next run starts."""
-        recorded = self.ledger.get(self.key)
+        recorded, key, number = list[list[str]](), self.key, 1
+        # A document is never written again: what a cleared run finds beside it is in the next one.
+        while document := self.ledger.get(key):
+            recorded += document["findings"]
+            number += 1
+            key = f"{self.key.removesuffix('.json')}-{number}.json"
         once = [[finding.name.value, finding.message] for finding in found if finding.name in ONCE]
-        if once and recorded is None:
-            recorded = self.ledger.put(self.key, {"findings": once, "at": datetime.now(UTC).isoformat()})
+        if new := [one for one in once if one not in recorded]:
+            recorded += self.ledger.put(key, {"findings": new, "at": datetime.now(UTC).isoformat()})[
+                "findings"
+            ]
         said = {str(finding) for finding in found}
-        before = [Finding(FindingName(n), text) for n, text in (recorded or {}).get("findings", [])]
+        before = [Finding(FindingName(name), text) for name, text in recorded]
         return [*found, *(finding for finding in before if str(finding) not in said)]
 
     def _with_change(self, finding: Finding) -> Finding:

@@ -96,12 +96,11 @@ class Expected:
 def content_findings(expected: Expected, table: Contents, quarantine: Contents) -> list[Finding]:
     """Offsets that are not in table or quarantine exactly once.
 
-    The quarantine may be ahead of the table, which is read first: of it only published offsets count.
+    The quarantine may be ahead of the table, which is read first: what it has beyond is not unexpected. An
+    offset that it has twice is found also there: the next run begins with each once.
     """
-    wanted = expected.offsets
-    published = OffsetRanges.from_ends(expected.starts, expected.ends)
-    rejected = quarantine.present
-    repeated = table.repeated.union(quarantine.repeated.intersect(published))
+    wanted, rejected = expected.offsets, quarantine.present
+    repeated = table.repeated.union(quarantine.repeated)
     named = (
         (FindingName.OFFSETS_MISSING, expected.missing(table, quarantine), "are in neither table"),
         (FindingName.OFFSETS_DUPLICATED, repeated, "are there more than once"),

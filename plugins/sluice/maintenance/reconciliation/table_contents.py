@@ -157,7 +157,7 @@ class TableContents:
             foreign = foreign.more(self._foreign.of_quarantine(rejected.table, rejected.diff, earlier))
         found += foreign.findings
         self.notes = foreign.notes
-        contents, read = self._contents(table, diff, before, quarantine.present, found)
+        contents, read = self._contents(table, diff, before, found)
         known = before.without_record if before else EMPTY
         expected = Expected(at.starts, at.ends, self._removed(table), known)
         # The batches are asked only if there are gaps.
@@ -165,6 +165,7 @@ class TableContents:
             recorded = self._batch_log(self.table).without_record(missing)
             expected = replace(expected, without_record=known.union(recorded.offsets))
         found += content_findings(expected, contents, quarantine)
+        newest = rejected.table.snapshot_by_name(MAIN) if rejected.table else None
         now = Verified(
             self.table,
             str(table.metadata.table_uuid),
@@ -184,6 +185,8 @@ class TableContents:
             at.malformed,
             rejected.on_purpose,
             without_record=expected.without_record,
+            quarantine_snapshot_id=newest.snapshot_id if newest else None,
+            quarantine_sequence_number=(newest.sequence_number or 0) if newest else 0,
         )
         return found, now
 
@@ -192,7 +195,6 @@ class TableContents:
         table: Table,
         diff: TableDiff,
         before: Verified | None,
-        quarantined: OffsetRanges,
         found: list[Finding],
     ) -> tuple[Contents, int]:
         """The table's offsets, and how many files were read."""
@@ -213,9 +215,9 @@ class TableContents:
 
         said = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
         added = table_diff.stats_of(table, [one.file for one in rest.added])
-        # Only a batch's file is without repetitions for sure: a rewrite's is read.
+        # Only a batch's file is without repetitions for sure: a rewrite's is read, and one with gaps.
         conclusive = [
-            stats.is_conclusive(quarantined) and one.snapshot_id in said
+            stats.is_conclusive and one.snapshot_id in said
             for one, stats in zip(rest.added, added, strict=True)
         ]
         unknown = [one.file for one, is_known in zip(rest.added, conclusive, strict=True) if not is_known]
@@ -228,7 +230,7 @@ class TableContents:
         found += range_findings(of_batches)
         come = portions.count(table, unknown)
         for stats in by_metadata:
-            stats.count(come, quarantined)
+            stats.count(come)
         return advance(verified, removed, come), len(to_read) + len(unknown)
 
     def _unaccepted(self, table: Table, diff: TableDiff, before: Verified | None) -> Unaccepted:

@@ -90,6 +90,11 @@ class Verified:
     """Offsets in neither table, which the consumer recorded as without a record."""
     base: Base | None = None
     """State behind which no run has judged malformed records yet; None: the run before."""
+    quarantine_snapshot_id: int | None = None
+    """The newest of the quarantine's ``main``; None without one, and in the document of a version without
+    it."""
+    quarantine_sequence_number: int = 0
+    """Iceberg's, of that snapshot."""
 
     @property
     def published(self) -> OffsetRanges:
@@ -156,6 +161,8 @@ class Verified:
             on_purpose=OnPurpose(**document["on_purpose"]),
             without_record=OffsetRanges.from_json(document.get("without_record", "{}")),
             base=Base.from_json(document["base"]) if document.get("base") else None,
+            quarantine_snapshot_id=document.get("quarantine_snapshot_id"),
+            quarantine_sequence_number=document.get("quarantine_sequence_number", 0),
         )
 
 

@@ -78,6 +78,8 @@ class ParquetFile:
         self._rows = self._bytes = 0
         # The topic's, of which it has records.
         self._partitions: set[int | None] = set()
+        # The least and the greatest of their offsets.
+        self._bounds: tuple[int, int] | None = None
         self._has_offsets = set(COLUMNS) <= set(schema.names)
 
     def __enter__(self) -> Self:
@@ -99,10 +101,23 @@ class ParquetFile:
         self.records += rows.num_rows
         if self._has_offsets:
             self._partitions.update(pc.unique(self._waiting[-1].column(COLUMNS[0])).to_pylist())
+            self._widen(self._waiting[-1].column(COLUMNS[1]))
         self._rows += rows.num_rows
         self._bytes += rows.nbytes
         if self._rows >= ROWS_PER_GROUP or self._bytes >= BYTES_PER_GROUP:
             self.flush()
+
+    def _widen(self, offsets: pa.Array) -> None:
+        found = pc.min_max(offsets)
+        low, high = found["min"].as_py(), found["max"].as_py()
+        if low is not None:
+            known = self._bounds or (low, high)
+            self._bounds = min(low, known[0]), max(high, known[1])
+
+    @property
+    def _is_contiguous(self) -> bool:
+        """Whether its bounds tell its offsets: no record between them was rejected, or is none."""
+        return self._bounds is not None and self.records == self._bounds[1] - self._bounds[0] + 1
 
     def flush(self) -> None:
         """Make a row group of what waits."""
@@ -129,7 +144,8 @@ class ParquetFile:
         columns = (metadata.row_group(number).column(0) for number in range(metadata.num_row_groups))
         splits = tuple(one.dictionary_page_offset or one.data_page_offset for one in columns)
         offsets = None
-        if self._has_offsets and (self._has_gaps or partition or len(self._partitions) > 1):
+        tells = len(self._partitions) == 1 and self._is_contiguous
+        if self._has_offsets and (self._has_gaps or partition or not tells):
             self._body.seek(0)
             offsets = parquet.ParquetFile(self._body).read(COLUMNS, use_threads=False)
         self._body.seek(0)

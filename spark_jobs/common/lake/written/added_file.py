@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice.core.offsets.deduplication import Run
-from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
 
 BOUNDED = ("_kafka_partition", "_kafka_offset", "_source_id", "_source_base_offset")
@@ -37,7 +36,7 @@ class AddedFile:
             or self.base_offset_lower != self.base_offset_upper
             or stats.partition_lower is None
             or stats.offset_lower is None
-            or not stats.is_conclusive(OffsetRanges())
+            or not stats.is_conclusive
         ):
             return None
         start = stats.offset_lower - self.base_offset_lower

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from sluice.core.csv.columns.kinds import BOOLEAN, DATE, DECIMAL, ENUM, INSTANT, INT, LOCAL_TIME, LONG, Kind
@@ -131,3 +133,17 @@ def test_behind_the_first_rows_no_fix_is_looked_for() -> None:
     texts = ["5/31/2026"] * 200 + ["31.6.2026"] * 3
     (found,) = of(*(f"column day: '{cell}' is not a date" for cell in texts))
     assert found.startswith("203 rows (first: row 0")
+
+
+def test_of_many_rows_few_are_kept_whatever_their_order_is() -> None:
+    """A pod that validates a load with too many rejected rows is to say why, and not to be killed."""
+    count = 20_000
+    rows = (
+        Rejected(row, f"column day: '{row}.6.2026' is not a date", row + 2) for row in reversed(range(count))
+    )
+    tracemalloc.start()
+    found = summary(rows, DECLARED)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert "rows (first: row 0, line 2): column day: '0.6.2026' is not a date" in found[0]
+    assert peak < 3_000_000

@@ -64,3 +64,9 @@ def test_spans_hold_every_moment_and_part_where_nothing_is(moments: set[int], mo
     assert len(found) <= most
     assert all(sum(begin <= moment < end for begin, end in found) == 1 for moment in moments)
     assert all({begin, end - 1} <= moments for begin, end in found)
+
+
+def test_ids_that_are_not_named_count() -> None:
+    found = check_events(99, 99, 0, 0, {"a": 2}, more=1_000)
+    assert found.duplicated == 1_001
+    assert "1001 event ids more than once (a 2 times)" in found.message()

@@ -80,13 +80,31 @@ def test_a_quarantined_offset_is_a_hole_that_is_explained() -> None:
     files = [file(0, 0, 9, records=8), file(1, 5, 7)]
     quarantined = OffsetRanges.of({0: [(3, 5)]})
     assert needs_read(EXPECTED, files) == [files[0]]
-    assert needs_read(EXPECTED, files, quarantined) == []
-    assert verify(EXPECTED, files, quarantined=quarantined).is_ok
+    held = counts({0: [*range(3), *range(5, 10)]})
+    assert verify(EXPECTED, files, held, quarantined=quarantined).is_ok
+
+
+def test_a_lost_offset_and_one_in_both_tables_do_not_cancel_out() -> None:
+    """The file has as many records as offsets between its bounds that are not quarantined."""
+    expected, quarantined = OffsetRanges.of({0: [(4, 8)]}), OffsetRanges.of({0: [(6, 7)]})
+    files = [file(0, 4, 7, records=3)]
+    assert needs_read(expected, files) == files
+    assert verify(expected, files, quarantined=quarantined).gaps.count == 3
+    found = verify(expected, files, counts({0: [4, 6, 7]}), quarantined=quarantined)
+    assert (str(found.gaps), str(found.duplicates)) == ("0=[5,6)", "0=[6,7)")
 
 
 def test_an_offset_in_the_table_and_in_the_quarantine_is_not_exact() -> None:
     files = [file(0, 0, 9), file(1, 5, 7)]
     assert not verify(EXPECTED, files, quarantined=OffsetRanges.of({0: [(3, 4)]})).is_ok
+
+
+def test_an_offset_that_is_in_the_quarantine_twice_is_not_exact() -> None:
+    quarantined = OffsetRanges.of({0: [(8, 10)]})
+    files = [file(0, 0, 7), file(1, 5, 7)]
+    assert verify(EXPECTED, files, quarantined=quarantined).is_ok
+    twice = OffsetRanges.of({0: [(9, 10)]})
+    assert verify(EXPECTED, files, quarantined=quarantined, repeated=twice).duplicates == twice
 
 
 def test_a_load_in_a_table_of_many_loads() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -15,9 +15,10 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.tables.batches import time_of
 from sluice.core.tables.rewrites import REWRITES, Rewrites
 from sluice.core.tables.storage import REWRITE_ID
-from sluice.ledger.batch_log import FOLDER, document_of, published_key
+from sluice.ledger.batch_log import FOLDER, Restore, document_of, published_key, restored_key
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from sluice.ledger.own_snapshots import OwnSnapshots
@@ -68,13 +69,65 @@ def test_a_rewrite_with_the_same_rows_passes_and_is_read(tmp_path: Path, propert
 def test_an_own_rewrite_that_is_kept_counts_once_it_was_verified(
     tmp_path: Path, offsets: Sequence[int]
 ) -> None:
-    """A load may be validated between the tasks compact and verify_compaction."""
+    """A load may be validated between the tasks compact and verify_compaction. This one compares the rows
+    with those before: if another program had exchanged some, they are the same."""
     made = Expired(tmp_path, list(offsets), {REWRITE_ID: "own"})
-    found = made.check()
-    assert (found.verification.is_ok, found.read) == (offsets is not REPEATING, 1)
-    confirmed = VerifiedRewrites(ledger("nyc_taxi", made.memory))
-    confirmed.confirm("own", {"snapshot_ids": [made.rewrite]})
+    for is_confirmed in (False, True):
+        if is_confirmed:
+            made.confirm()
+        found = made.check()
+        assert (found.verification.is_ok, found.read) == (offsets is not REPEATING, 1)
+    made.reconciled()
     assert made.check().read == 0
+
+
+@pytest.mark.parametrize(
+    ("number", "is_known"),
+    [(1, True), (2, True), (3, False), (0, False)],
+    ids=["compacted before", "compacted then", "compacted later", "not known"],
+)
+def test_a_verified_rewrite_of_a_state_that_was_reconciled_counts_from_its_commit_on(
+    tmp_path: Path, number: int, is_known: bool
+) -> None:
+    """By the number of the state that it compacted, which an own one gives its files."""
+    made = Expired(tmp_path, list(range(8)), {REWRITE_ID: "own"})
+    made.confirm()
+    made.reconciled(made.second)
+    found = made.own.among(made.lake.table(lakes.TABLE), {made.rewrite: number}, 1)
+    assert found == ({made.rewrite} if is_known else set())
+
+
+def another_table(made: Expired) -> None:
+    made.state["table_uuid"] = "another"
+
+
+def another_history(made: Expired) -> None:
+    """The catalog was restored to before the state, and gives out its numbers again."""
+    made.state["snapshot_id"] += 1
+
+
+def lost_and_expired(made: Expired) -> None:
+    """As the writer notes it that finds the restored catalog."""
+    made.state |= {"snapshot_id": 1, "sequence_number": 2, "committed_at": 5_000}
+    for _ in range(2):
+        made.batch()
+    restore = Restore(time_of(9_000), time_of(1_000))
+    made.log.put(restored_key(restore, "w"), {"writer": "w", "at": restore.at.isoformat()})
+
+
+@pytest.mark.parametrize("spoil", [another_table, another_history, lost_and_expired])
+def test_a_reconciliation_of_another_table_or_history_shows_nothing(
+    tmp_path: Path, spoil: Callable[[Expired], None]
+) -> None:
+    made = Expired(tmp_path, list(range(8)), {REWRITE_ID: "own"})
+    made.confirm()
+    made.reconciled()
+    spoil(made)
+    # As if the rewrite were kept: which state it is compared with is another question.
+    assert made.own._of_verified(made.lake.table(lakes.TABLE), {made.rewrite: 2}) == set()
+    if spoil is lost_and_expired:
+        made.state["committed_at"] = 10_000
+        assert made.own._of_verified(made.lake.table(lakes.TABLE), {made.rewrite: 2}) == {made.rewrite}
 
 
 class Expired:
@@ -84,12 +137,30 @@ class Expired:
         self.lake, self.memory, self.end = rewritten(folder, offsets, properties), MemoryS3(), 8
         self.rewrite = self.newest
         self.log = Ledger(self.memory.as_client(), "s3://lake/nyc_taxi", FOLDER)
-        self.own = OwnSnapshots(ledger("nyc_taxi", self.memory), self.batch_log)
-        self.batches = 0
+        self.state: Document = {}
+        self.own = OwnSnapshots(ledger("nyc_taxi", self.memory), self.batch_log, lambda: self.state or None)
+        self.second = self.lake.table(lakes.TABLE).metadata.snapshots[1].snapshot_id
 
     @property
     def newest(self) -> int:
         return self.lake.heads(lakes.TABLE)[lakes.TABLE].snapshot_id
+
+    def confirm(self) -> None:
+        """As task verify_compaction does."""
+        rewrites = VerifiedRewrites(ledger("nyc_taxi", self.memory))
+        rewrites.confirm("own", {"snapshot_ids": [self.rewrite]})
+
+    def reconciled(self, number: int | None = None) -> None:
+        """As task verify_table leaves a snapshot, by default the newest."""
+        table = self.lake.table(lakes.TABLE)
+        snapshot = table.snapshot_by_id(number or self.newest)
+        assert snapshot is not None
+        self.state = {
+            "table_uuid": str(table.metadata.table_uuid),
+            "snapshot_id": snapshot.snapshot_id,
+            "sequence_number": snapshot.sequence_number,
+            "committed_at": snapshot.timestamp_ms,
+        }
 
     def batch_log(self) -> BatchLog:
         return BatchLog(self.lake.table(lakes.TABLE), self.log)
@@ -143,8 +214,9 @@ def test_a_file_of_a_verified_rewrite_that_has_expired_is_not_read(tmp_path: Pat
     table.transaction().set_properties({REWRITES: named}).commit_transaction()
     made.batch()
     assert made.check().read == 1, "it is not verified"
-    confirmed = VerifiedRewrites(ledger("nyc_taxi", made.memory))
-    confirmed.confirm("own", {"snapshot_ids": [made.rewrite]})
+    made.confirm()
+    assert made.check().read == 1, "what was compacted is not verified"
+    made.reconciled()
     assert made.check().read == 0
 
 

@@ -59,3 +59,19 @@ def test_of_a_load_whose_offsets_count_no_rows_are_read(tmp_path: Path) -> None:
     with patch.object(files, "read", wraps=files.read) as read:
         check_offsets(made)
     assert [call.args[2] for call in read.call_args_list][1:] == [(files.PARTITION, files.OFFSET)]
+
+
+@pytest.mark.parametrize("held", [[4, 5, 7], [4, 6, 7]], ids=["exact", "one lost, another in both tables"])
+def test_a_file_with_as_many_rows_as_offsets_that_are_not_quarantined_is_read(
+    tmp_path: Path, held: list[int]
+) -> None:
+    lake = lakes.make(tmp_path)
+    for rows, until in (([0, 1, 2, 3], 4), (held, 8)):
+        said = lakes.summary("batch", 1, {0: until}, ranges={0: (until - 4, until)})
+        lakes.append(lake, [(0, offset) for offset in rows], said)
+    row = {"stage": "consumer", "reason": "r", "_kafka_partition": 0, "_kafka_offset": 6}
+    lakes.quarantine(lake, [row])
+    found = check_offsets(LoadFiles.at(lake, SPEC, OffsetRanges.of({0: [(0, 8)]})))
+    lost, both = ("(empty)",) * 2 if held[1] == 5 else ("0=[5,6)", "0=[6,7)")
+    assert found.read == 1
+    assert (str(found.verification.gaps), str(found.verification.duplicates)) == (lost, both)

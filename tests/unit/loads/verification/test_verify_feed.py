@@ -141,7 +141,7 @@ def test_markers_of_transactions_are_no_events(load: Load, monkeypatch: pytest.M
 
 def test_malformed_records_are_accounted_for(load: Load) -> None:
     load.batch(*ALL[2:])
-    load.quarantine(*ALL[:2], (0, 99), ALL[0])
+    load.quarantine(*ALL[:2], (0, 99))
     found = load.validate()
     assert (found["published"], found["quarantined"]) == (13, 2)
     with raising(NotVerifiedError, "2 of 15 rows", "13.33 %", "5 %"):

@@ -13,7 +13,7 @@ from pyiceberg.types import DateType, TimestamptzType
 from sluice.clients.lake.reading import files
 from sluice.clients.lake.reading.arrow_sql import ArrowSql, open_sql, quoted
 from sluice.clients.lake.reading.repeated_hashes import RepeatedHashes
-from sluice.core.offsets.sources import minute_ranges
+from sluice.core.offsets.sources import MAX_NAMED_IDS, minute_ranges
 
 MINUTE = 60
 # A load of late events has times from everywhere; more ranges would only make the query longer.
@@ -23,11 +23,13 @@ MAX_RANGES = 50
 @dataclass(frozen=True)
 class EventIdCounts:
     """``rows`` of the load, ``missing_id`` of them without an id; ``duplicates``: ids of the load that more
-    than one row of the table has -> number of those rows."""
+    than one row of the table has -> number of those rows, of the first MAX_NAMED_IDS; ``more``: number of
+    further ones."""
 
     rows: int
     missing_id: int
     duplicates: dict[str, int] = field(default_factory=dict)
+    more: int = 0
 
 
 def count_event_ids(
@@ -68,13 +70,14 @@ def count_event_ids(
         return files.read(table, which, (column,), tasks=within)
 
     duplicates = _duplicates(name, lambda: read(rows, tasks), lambda: read(candidates, None))
-    return EventIdCounts(int(count), int(count - with_id), duplicates)
+    return EventIdCounts(int(count), int(count - with_id), *duplicates)
 
 
 def _duplicates(
     name: str, load: Callable[[], pa.RecordBatchReader], candidates: Callable[[], pa.RecordBatchReader]
-) -> dict[str, int]:
-    """Ids of the ``load`` that more than one of the ``candidates`` has -> number of these.
+) -> tuple[dict[str, int], int]:
+    """Ids of the ``load`` that more than one of the ``candidates`` has -> number of these, of the first
+    MAX_NAMED_IDS, and number of further ones: a feed that was sent again has all of its ids twice.
 
     First by hashes, which take constant memory: usually none comes twice. Then the ids of those that do.
     """
@@ -86,15 +89,19 @@ def _duplicates(
         for found in hashes.repeated():
             sql.rows("insert into repeated select hashed from found", found=pa.table({"hashed": found}))
         if not sql.rows("select 1 from repeated limit 1"):
-            return {}
+            return {}, 0
         is_repeated = f"hash(source.{name}) in (select hashed from repeated)"
         ids = f"create table load as select distinct source.{name} as id from source where {is_repeated}"
         sql.rows(ids, source=load())
         again = f"""
-            select source.{name}, count(*) from source semi join load on source.{name} = load.id
+            create table again as select source.{name} as id, count(*) as times from source
+            semi join load on source.{name} = load.id
             group by source.{name} having count(*) > 1
         """
-        return dict(sql.rows(again, source=candidates()))
+        sql.rows(again, source=candidates())
+        named = dict(sql.rows(f"select id, times from again order by id limit {MAX_NAMED_IDS}"))
+        ((count,),) = sql.rows("select count(*) from again")
+        return named, int(count) - len(named)
 
 
 def _possible_duplicates(sql: ArrowSql, date: str | None, moment: str | None) -> BooleanExpression:

@@ -24,7 +24,6 @@ from sluice.clients.lake.reading.files import (
 )
 from sluice.core.offsets.counts import present_offsets
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.verify import EMPTY
 
 TIME = "_kafka_timestamp"
 ORIGIN = (PARTITION, OFFSET, TIME, SOURCE, ROW)
@@ -80,8 +79,8 @@ def offsets_of_source(table: Table, source_id: str, since: int = 0) -> Iterator[
     for task, _ in _files(table, rows, since):
         (stats,) = file_stats(table, [task])
         of_partition, is_alone = stats.partition_lower, _bounds(table, task, SOURCE) == (source_id, source_id)
-        if of_partition is not None and is_alone and stats.is_conclusive(EMPTY):
-            offsets = OffsetRanges({of_partition: stats.offsets(EMPTY)})
+        if of_partition is not None and is_alone and stats.is_conclusive:
+            offsets = OffsetRanges({of_partition: stats.offsets})
         else:
             offsets = present_offsets(count_offsets(table, [task], rows))
         if offsets:

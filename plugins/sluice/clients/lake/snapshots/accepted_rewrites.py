@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from sluice.clients.lake.snapshots.rewrites import exchanged, rewrite_of
-from sluice.clients.lake.snapshots.table_diff import AddedFile, TableDiff
+from sluice.clients.lake.snapshots.table_diff import AddedFile, TableDiff, is_own
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
@@ -45,9 +45,11 @@ def without_accepted(table: Table, diff: TableDiff, document: Callable[[str], Do
     gone = {one.file_path for one in diff.removed}
     old, new = set[str](), set[tuple[int | None, str]]()
     for snapshot in table.metadata.snapshots:
-        if snapshot.snapshot_id not in came:
+        rewrite = rewrite_of(snapshot)
+        # A batch, or a change, is none.
+        if snapshot.snapshot_id not in came or (is_own(snapshot) and not rewrite):
             continue
-        found = document(rewrite_of(snapshot) or id_of_foreign(snapshot.snapshot_id))
+        found = document(rewrite or id_of_foreign(snapshot.snapshot_id))
         said = said_digest(found, snapshot.snapshot_id)
         if said is None:
             continue

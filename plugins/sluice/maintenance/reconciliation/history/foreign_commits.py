@@ -25,6 +25,7 @@ from sluice.core.messages import summarize
 from sluice.core.tables.rewrites import id_of_foreign, verified_document
 from sluice.core.tables.storage import REPLACE
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.maintenance.reconciliation.history.main import quarantine_findings
 
 if TYPE_CHECKING:
     from pyiceberg.table import Table
@@ -110,6 +111,8 @@ class ForeignCommitCheck:
         is_whole = oldest is None or (oldest.sequence_number or 0) <= 1
         if earlier is None or (earlier.quarantine_list is None and is_whole):
             return found
+        if restored := quarantine_findings(table, earlier):
+            return found.more(ForeignCommits(restored))
         # By own commits, too; and files do not tell: one that came and went since is in neither.
         note = (
             f"{_name(table)}: commits since the last run have expired; rows that producers rejected cannot "

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from sluice.ledger.batches import BatchLog
     from sluice.maintenance.reconciliation.verified_table import Verified
 
+_GONE = "which the last run verified, is no ancestor of main"
 # The history of ``main`` is not the one that the last run verified.
 ANOTHER = frozenset({FindingName.TABLE_RESTORED, FindingName.MAIN_MOVED})
 
@@ -39,10 +40,10 @@ def history_findings(
         message = f"{earlier.table} ends at {at.ends}, and the last run verified it to {earlier.ends}"
         return [Finding(FindingName.TABLE_RESTORED, message)]
     is_on_main = table_diff.is_on_main(table, earlier.snapshot_id, earlier.sequence_number)
-    named = f"snapshot {earlier.snapshot_id}, which the last run verified, is no ancestor of main"
+    named = f"snapshot {earlier.snapshot_id} of {earlier.table}, {_GONE}"
     if is_on_main is False and table.snapshot_by_id(earlier.snapshot_id):
         return [Finding(FindingName.MAIN_MOVED, named)]
-    if is_on_main is False or (is_on_main is None and _is_lost(earlier, batch_log())):
+    if is_on_main is False or (is_on_main is None and batch_log().has_lost(time_of(earlier.committed_at))):
         return [
             Finding(FindingName.TABLE_RESTORED, f"{named}, which was restored to before it and has gone on")
         ]
@@ -55,10 +56,18 @@ def history_findings(
     return []
 
 
-def _is_lost(earlier: Verified, log: BatchLog) -> bool:
-    """Whether a writer found a catalog that was restored to before the earlier state."""
-    at = time_of(earlier.committed_at)
-    return any(restore.newest < at < restore.at for restore in log.restores)
+def quarantine_findings(table: Table, earlier: Verified) -> list[Finding]:
+    """Whether the quarantine ``table`` goes on from the state: what producers rejected has no offsets, so
+    nothing else tells that a restored catalog lost it."""
+    from sluice.clients.lake.snapshots import table_diff
+
+    number, sequence_number = earlier.quarantine_snapshot_id, earlier.quarantine_sequence_number
+    if number is None or table_diff.is_on_main(table, number, sequence_number) is not False:
+        return []
+    named = f"snapshot {number} of {'.'.join(table.name())}, {_GONE}"
+    if table.snapshot_by_id(number):
+        return [Finding(FindingName.MAIN_MOVED, named)]
+    return [Finding(FindingName.TABLE_RESTORED, f"{named}, which was restored to before it")]
 
 
 def foreign_since(table: Table, diff: TableDiff, earlier: Verified) -> tuple[TableDiff, Verified]:

@@ -64,6 +64,24 @@ def test_the_files_of_a_verified_rewrite_are_not_read_again(world: World) -> Non
     assert world.run(full=True)["read"] == 1
 
 
+def test_the_ledger_is_asked_about_rewrites_and_not_about_batches(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    number = rewrite(world)
+    for reject in (None, 1, 2):
+        world.batch(reject=reject)
+    asked = list[str]()
+    document = VerifiedRewrites.document
+
+    def recorded(self: VerifiedRewrites, rewrite: str) -> Document | None:
+        asked.append(rewrite)
+        return document(self, rewrite)
+
+    monkeypatch.setattr(VerifiedRewrites, "document", recorded)
+    world.run()
+    assert set(asked) == {id_of_foreign(number)}
+
+
 def test_a_rewrite_that_this_run_has_compared_is_not_read_once_more(world: World) -> None:
     number = rewrite(world)
     assert world.run()["read"] == 0

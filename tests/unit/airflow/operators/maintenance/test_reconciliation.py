@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from airflow.sdk.exceptions import AirflowFailException
 from pyiceberg.table import Table
 
 from sluice.airflow import hook as platform_hook
@@ -116,6 +117,28 @@ def test_a_compaction_that_exchanges_rows_is_found(world: World) -> None:
     assert "0=[2,3)" in world.finds(*names)
     # It is not taken as verified: the next run finds it again.
     world.finds(*names)
+
+
+def test_a_lost_record_and_one_in_both_tables_do_not_cancel_out(world: World) -> None:
+    """Beside a rejected record the batch's file has as many rows as it should."""
+    start, world.end = world.end, world.end + BATCH
+    said = lakes.summary("batch", 1, {0: world.end}, {0: 0}, {0: (start, world.end)})
+    lakes.append(world.lake, [(0, start), (0, start + 2), (0, start + 3)], said)
+    row = {**dict.fromkeys(lakes.BAD_ROWS.names), "stage": "consumer", "reason": "r", "_kafka_partition": 0}
+    lakes.quarantine(world.lake, [{**row, "_kafka_offset": start + 2}])
+    text = world.finds(FindingName.OFFSETS_MISSING, FindingName.OFFSETS_IN_BOTH)
+    assert f"0=[{start + 1},{start + 2})" in text
+
+
+def test_an_offset_twice_in_quarantine_is_found_by_each_run_also_before_it_is_published(world: World) -> None:
+    world.run()
+    row = {**dict.fromkeys(lakes.BAD_ROWS.names), "stage": "consumer", "reason": "r", "_kafka_partition": 0}
+    lakes.quarantine(world.lake, [{**row, "_kafka_offset": world.end + 1}] * 2)
+    assert f"0=[{world.end + 1},{world.end + 2})" in world.finds(FindingName.OFFSETS_DUPLICATED)
+    start, world.end = world.end, world.end + BATCH
+    said = lakes.summary("batch", 1, {0: world.end}, {0: 0}, {0: (start, world.end)})
+    lakes.append(world.lake, [(0, start), (0, start + 2), (0, start + 3)], said)
+    world.finds(FindingName.OFFSETS_DUPLICATED)
 
 
 def test_the_result_says_how_many_offsets_are_in_quarantine(world: World) -> None:
@@ -460,6 +483,32 @@ def test_a_run_that_found_once_what_is_wrong_fails_again_if_it_is_cleared(world:
     world.run()
     world.batch()
     assert world.finds(FindingName.FOREIGN_COMMIT, run_id="r") == first
+    world.run()
+
+
+def test_a_cleared_run_keeps_what_it_finds_beside_its_first_findings(world: World) -> None:
+    world.run()
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    first = world.snapshot_id()
+    world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
+    world.rewrite([0, 1, 2, 3, 4, 6, 7], {})
+    second = world.snapshot_id()
+    for _ in range(3):
+        text = world.finds(FindingName.FOREIGN_COMMIT, run_id="r")
+        assert f"snapshot {first}" in text
+        assert f"snapshot {second}" in text
+    world.run()
+
+
+def test_a_state_from_the_future_is_refused_by_name(world: World) -> None:
+    """It would stay the newest until then, whatever later runs verify."""
+    world.run()
+    at = datetime.now(UTC) + timedelta(hours=5)
+    key = world.history.record_run(VERIFIED_TABLE, world.history.latest(VERIFIED_TABLE) or {}, at)
+    with pytest.raises(AirflowFailException) as caught:
+        world.run()
+    assert all(text in str(caught.value) for text in ("SLU-510", key, f"at {at:%Y-%m-%dT%H:%M}", "Fix: "))
+    world.memory.objects = {place: one for place, one in world.memory.objects.items() if key not in place[1]}
     world.run()
 
 

@@ -132,6 +132,58 @@ class Restored:
         log.documents.put(restored_key(restore, "w"), {"writer": "w", "at": restore.at.isoformat()})
 
 
+def reject(world: World, *rows: int) -> None:
+    """As producers do: without offsets."""
+    row = {**dict.fromkeys(lakes.BAD_ROWS.names), "stage": "producer", "reason": "r", "_source_id": "a" * 16}
+    lakes.quarantine(world.lake, [{**row, "_source_row": number} for number in rows], OWN)
+
+
+def without_snapshot(world: World) -> None:
+    """As an earlier version recorded the state."""
+    found = world.history.latest(VERIFIED_TABLE) or {}
+    for name in ("quarantine_snapshot_id", "quarantine_sequence_number"):
+        del found[name]
+    world.history.record_run(VERIFIED_TABLE, found, datetime.now(UTC))
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+@pytest.mark.parametrize("goes_on", [False, True])
+def test_a_quarantine_that_was_put_back_is_found_without_an_offset_less(
+    world: World, is_full: bool, goes_on: bool
+) -> None:
+    backup = {lakes.QUARANTINE: world.lake.location(lakes.QUARANTINE) or ""}
+    reject(world, 8, 9, 10)
+    world.run()
+    newest = world.lake.heads(lakes.QUARANTINE)[lakes.QUARANTINE].snapshot_id
+    lakes.restore_catalog(world.lake, backup)
+    if goes_on:
+        reject(world, 11)
+    text = world.finds(FindingName.TABLE_RESTORED, full=is_full)
+    assert f"snapshot {newest} of {lakes.QUARANTINE}, which the last run verified, is no ancestor" in text
+    assert "have expired" not in text
+    assert "notes" not in world.run()
+
+
+def test_the_main_of_a_quarantine_that_was_moved_is_found(world: World) -> None:
+    before = world.lake.heads(lakes.QUARANTINE)[lakes.QUARANTINE].snapshot_id
+    reject(world, 8)
+    world.run()
+    table = world.lake.catalog.load_table(lakes.QUARANTINE)
+    table.manage_snapshots().rollback_to_snapshot(before).commit()
+    assert lakes.QUARANTINE in world.finds(FindingName.MAIN_MOVED)
+
+
+def test_the_state_of_an_earlier_version_has_no_snapshot_of_the_quarantine(world: World) -> None:
+    backup = {lakes.QUARANTINE: world.lake.location(lakes.QUARANTINE) or ""}
+    reject(world, 8)
+    world.run()
+    without_snapshot(world)
+    reject(world, 9)
+    assert "notes" not in world.run(), "the next one knows it"
+    lakes.restore_catalog(world.lake, backup)
+    world.finds(FindingName.TABLE_RESTORED)
+
+
 def test_a_restored_catalog_that_has_caught_up_is_found_by_the_history_that_it_keeps(world: World) -> None:
     made = Restored(world)
     made.goes_on()

@@ -49,7 +49,7 @@ def test_a_file_with_deletes_is_not_settled_by_its_metadata(lake: Lake) -> None:
     task = files.committed_since(table, 0)[0]
     (stats,) = files.file_stats(table, [FileScanTask(task.file, delete_files={task.file})])
     assert (stats.partition_lower, stats.offset_lower, stats.records) == (None, None, task.file.record_count)
-    assert not stats.is_conclusive(OffsetRanges())
+    assert not stats.is_conclusive
 
 
 def test_only_manifests_that_are_newer_are_read(lake: Lake) -> None:
@@ -170,5 +170,5 @@ def test_a_file_with_rows_of_the_producer_is_not_conclusive_by_its_bounds(tmp_pa
     lakes.quarantine(lake, [{**row, "_kafka_offset": 5}, *rejected, {**row, "_kafka_offset": 9}])
     table = lake.table(lakes.QUARANTINE)
     (stats,) = files.file_stats(table, files.committed_since(table, 0))
-    assert not stats.is_conclusive(OffsetRanges())
+    assert not stats.is_conclusive
     assert stats.may_contain(OffsetRanges.of({0: [(9, 10)]}))

@@ -60,7 +60,7 @@ def pairs(table: pa.Table) -> list[tuple[int | None, int]]:
 
 
 def test_a_file_of_one_topic_partition_is_told_by_its_bounds() -> None:
-    file, _ = written([at(2, 5, 6), at(2, 9)], PLACES)
+    file, _ = written([at(2, 5, 6), at(2, 7)], PLACES)
     assert file.offsets is None
 
 
@@ -69,11 +69,13 @@ def test_a_file_of_one_topic_partition_is_told_by_its_bounds() -> None:
     [
         ([at(2, 5, 6), at(3, 5)], (), [(2, 5), (2, 6), (3, 5)]),
         ([at(2, 5), at(None, 6)], (), [(2, 5), (None, 6)]),
+        # A rejected record, or none, is between them, or the one that is lost.
+        ([at(2, 5, 6), at(2, 8)], (), [(2, 5), (2, 6), (2, 8)]),
         # A file of a table's partition has some of the offsets between its bounds.
         ([at(2, 5, 9)], ("a",), [(2, 5), (2, 9)]),
         ([at(2, 5, 9)], (None,), [(2, 5), (2, 9)]),
     ],
-    ids=["partitions", "none and one", "partitioned", "partition of null"],
+    ids=["partitions", "none and one", "gap", "partitioned", "partition of null"],
 )
 def test_offsets_that_bounds_do_not_tell_are_read_back(
     pieces: list[pa.RecordBatch], partition: tuple[Any, ...], expected: list[Any]

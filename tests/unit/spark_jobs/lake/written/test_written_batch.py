@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow
+import pytest
 
-from sluice.core.offsets.deduplication import Run
+from sluice.core.offsets.deduplication import LoadedRows, Run
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import FileStats
+from spark_jobs.common.consumer.writer import StreamWriter
 from spark_jobs.common.lake.written.added_file import AddedFile
 from spark_jobs.common.lake.written.written_batch import WrittenBatch, runs_of
 from tests.support.counted import listed
@@ -82,6 +85,24 @@ def test_rejected_rows_are_no_gaps_wherever_they_lie() -> None:
     assert batch.runs == [Run(A, 0, 0, 6, 6)]
     assert listed(batch.offsets(["a"])) == {0: [10, 11, 14]}
     assert sorted(reader.asked) == ["a", "b", "rejected"], "no file is read twice"
+
+
+@pytest.mark.parametrize(
+    ("held", "said"),
+    [
+        ((4, 5, 7), "passed: 4 of 4 offsets, each once"),
+        ((4, 6, 7), r"failed: 1 gaps (0=[5,6)), 1 duplicates (0=[6,7)); 3 of 4 offsets found"),
+    ],
+)
+def test_a_rejected_record_in_the_place_of_a_lost_one_is_not_published(
+    held: tuple[int, ...], said: str
+) -> None:
+    reader: Any = Tables(f=rows(*((0, offset, A, 4) for offset in held)), bad=rows((0, 6, A, 4)))
+    written = WrittenBatch([file("f", *held)], ["bad"], reader)
+    writer: Any = SimpleNamespace(_loaded_rows=lambda sources: LoadedRows())
+    of_batch: Any = SimpleNamespace(write=lambda *given, **named: written)
+    ranges = OffsetRanges.of({0: [(4, 8)]})
+    assert StreamWriter._write_and_verify(writer, of_batch, ranges, {})[1].message() == said
 
 
 def test_a_record_that_is_rejected_twice_is_no_single_one() -> None:
