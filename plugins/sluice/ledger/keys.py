@@ -187,7 +187,7 @@ def portion_prefix(of: str) -> str:
 
 
 def portion_key(of: str, files: str) -> str:
-    """``of``: digest of what is verified; ``files``: of the names of the files that were read."""
+    """``of``: digest of what is verified; ``files``: of the files that were read, and their content."""
     return f"{portion_prefix(of)}{files}.json"
 
 

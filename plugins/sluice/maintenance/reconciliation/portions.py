@@ -1,19 +1,21 @@
 """Offsets of many files, read portion by portion: each is recorded, so that a task that was ended, or looks
 again, goes on where it was.
 
-A file of a table never changes. So what a portion's files held counts for as long as all of them are to be
-read; if one is not any more, since the table moved, the whole portion is read again.
+Sluice never changes a file of a table. So what a portion's files held counts for as long as all of them are
+to be read; if one is not any more, since the table moved, the whole portion is read again; also if one was
+overwritten since, as by a repair: a portion names the content that each file had before it was read. What a
+store does not tell is read.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sluice.core.tables.rewrites import file_names_digest
 from sluice.ledger.keys import portion_key, portion_prefix
 
 if TYPE_CHECKING:
@@ -52,8 +54,10 @@ class Portions:
         of_rows = hashlib.sha256(f"{table.metadata.table_uuid} {self.scope} {chosen}".encode()).hexdigest()
         for key in self.ledger.keys(portion_prefix(of_rows)):
             document = self.ledger.get(key) or {}
-            names: dict[str, int] = document.get("files", {})
-            if not names or any(left[n].record_count != c if n in left else True for n, c in names.items()):
+            names: Contents = document.get("files", {})
+            if not names or not names.keys() <= left.keys():
+                continue
+            if None in names.values() or names != _contents(table, [left[name] for name in names]):
                 continue
             found.add_counts(counts_from_json(document["offsets"]))
             for name in names:
@@ -65,12 +69,31 @@ class Portions:
             len(left),
         )
         for portion in _portions(left.values()):
+            # Before they are read: one that is overwritten meanwhile is another one then.
+            names = _contents(table, portion)
             counted = table_diff.count_offsets(table, portion, chosen)
-            names = {one.file_path: one.record_count for one in portion}
-            key = portion_key(of_rows, file_names_digest((), names))
-            self.ledger.put(key, {"files": names, "offsets": counts_to_json(counted)})
             found.add_counts(counted)
+            if None not in names.values():
+                digest = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()
+                self.ledger.put(
+                    portion_key(of_rows, digest), {"files": names, "offsets": counts_to_json(counted)}
+                )
         return found
+
+
+# Name of a file -> its content, as manifest and store say it; None if the store does not.
+Contents = dict[str, list[int | str] | None]
+
+
+def _contents(table: Table, files: Sequence[DataFile]) -> Contents:
+    """One HEAD for each file."""
+    from sluice.clients.lake.snapshots.stored_files import states
+
+    said = states(table.io, [one.file_path for one in files])
+    return {
+        one.file_path: None if state is None else [one.record_count, one.file_size_in_bytes, state]
+        for one, state in zip(files, said, strict=True)
+    }
 
 
 def _portions(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:

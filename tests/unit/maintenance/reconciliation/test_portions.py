@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sluice.clients.lake.reading import files
-from sluice.clients.lake.snapshots import table_diff
+from sluice.clients.lake.snapshots import stored_files, table_diff
 from sluice.core.offsets.counts import Counts
 from sluice.ledger.documents import Ledger
 from sluice.maintenance.reconciliation import portions
@@ -95,6 +95,28 @@ def test_a_portion_with_a_file_that_is_not_to_be_read_any_more_does_not_count(wo
     offsets = [offset for one in world.count(rest).values() for offset in one]
     assert len(offsets) == 10
     assert len(world.read) == 1
+
+
+def test_a_file_that_was_repaired_in_place_is_read_again(world: World) -> None:
+    """Its name, its size and its rows by the manifest are the same; the portions without it count."""
+    whole = world.files()[0]
+    path, damaged = (Path(one.file_path.removeprefix("file://")) for one in (whole, world.files()[1]))
+    repaired = path.read_bytes()
+    path.write_bytes(damaged.read_bytes())
+    assert world.count() != EVERY
+    path.write_bytes(repaired)
+    assert world.count() == EVERY
+    assert whole.file_path in world.read
+    assert len(world.read) == 2
+    assert world.count() == EVERY
+    assert world.read == []
+
+
+def test_what_a_store_does_not_tell_is_read_each_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_files, "states", lambda io, paths: [None for _ in paths])
+    assert world.count() == EVERY
+    assert world.count() == EVERY
+    assert len(world.read) == 6
 
 
 @pytest.mark.parametrize(
