@@ -182,8 +182,12 @@ def rewrite_key(rewrite: str, *, up_to: bool = False) -> str:
     return f"rewrites/{rewrite}{'-and-before' if up_to else ''}.json"
 
 
+# Prefix of the portions of all verifications of the stream.
+PORTIONS = "portions/"
+
+
 def portion_prefix(of: str) -> str:
-    return f"portions/{of}/"
+    return f"{PORTIONS}{of}/"
 
 
 def portion_key(of: str, files: str) -> str:

@@ -13,7 +13,7 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sluice.ledger.keys import portion_key, portion_prefix
@@ -32,13 +32,23 @@ log = logging.getLogger(__name__)
 PORTION_ROWS = 20_000_000
 
 
+@dataclass
+class UsedPortions:
+    """What a verification used of the ledger: ``prefixes`` of the portions that are its own, and the
+    ``keys`` of those whose files it has counted."""
+
+    prefixes: set[str] = field(default_factory=set)
+    keys: set[str] = field(default_factory=set)
+
+
 @dataclass(frozen=True)
 class Portions:
     """``scope``: what the portions are of, as the state that a verification starts from, or the run that
-    verifies everything: another one's are not taken."""
+    verifies everything: another one's are not taken. ``used``: is told which these are."""
 
     ledger: Ledger
     scope: str
+    used: UsedPortions = field(default_factory=UsedPortions)
 
     def count(
         self, table: Table, data_files: Sequence[DataFile], rows: BooleanExpression | None = None
@@ -52,6 +62,7 @@ class Portions:
             return table_diff.count_offsets(table, data_files, chosen)
         found, left = Counts[int](), {one.file_path: one for one in data_files}
         of_rows = hashlib.sha256(f"{table.metadata.table_uuid} {self.scope} {chosen}".encode()).hexdigest()
+        self.used.prefixes.add(portion_prefix(of_rows))
         for key in self.ledger.keys(portion_prefix(of_rows)):
             document = self.ledger.get(key) or {}
             names: Contents = document.get("files", {})
@@ -60,6 +71,7 @@ class Portions:
             if None in names.values() or names != _contents(table, [left[name] for name in names]):
                 continue
             found.add_counts(counts_from_json(document["offsets"]))
+            self.used.keys.add(key)
             for name in names:
                 del left[name]
         log.info(
@@ -75,9 +87,9 @@ class Portions:
             found.add_counts(counted)
             if None not in names.values():
                 digest = hashlib.sha256(json.dumps(names, sort_keys=True).encode()).hexdigest()
-                self.ledger.put(
-                    portion_key(of_rows, digest), {"files": names, "offsets": counts_to_json(counted)}
-                )
+                key = portion_key(of_rows, digest)
+                self.ledger.put(key, {"files": names, "offsets": counts_to_json(counted)})
+                self.used.keys.add(key)
         return found
 
 

@@ -30,7 +30,7 @@ from sluice.maintenance.reconciliation.incremental import (
     repeated_findings,
 )
 from sluice.maintenance.reconciliation.on_purpose import Exchanged, ask_for_plans
-from sluice.maintenance.reconciliation.portions import Portions
+from sluice.maintenance.reconciliation.portions import Portions, UsedPortions
 from sluice.maintenance.reconciliation.report import DAMAGED, kept, no_position, on_top_of
 from sluice.maintenance.reconciliation.verified_table import OnPurpose, Verified
 
@@ -87,6 +87,8 @@ class TableContents:
         self._foreign = ForeignCommitCheck(ledger, files, is_by_catalog)
         # What the newest verification followed, or could not show: a line each.
         self.notes: Sequence[str] = ()
+        # Portions of all of these verifications.
+        self.used = UsedPortions()
 
     def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
         """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
@@ -247,7 +249,8 @@ class TableContents:
         )
 
     def _portions(self, before: Verified | None) -> Portions:
-        return Portions(self.ledger, before.manifest_list if before else f"all by {self._scope}")
+        scope = before.manifest_list if before else f"all by {self._scope}"
+        return Portions(self.ledger, scope, self.used)
 
     def _quarantined(self, before: Verified | None) -> Quarantined:
         from pyiceberg.expressions import EqualTo
