@@ -60,7 +60,6 @@ class ContentsReconciliation:
             ledger,
             systems.batch_log,
             is_by_catalog=systems.platform.lake.is_maintained_by_catalog,
-            scope=key,
         )
 
     def run(self, *, is_full: bool, waited: int) -> dict[str, Any] | None:
@@ -79,7 +78,7 @@ class ContentsReconciliation:
         earlier = self._contents.earlier(self._history.latest(VERIFIED_TABLE), log.warning)
         is_whole = is_full or bool(forgotten)
         before = self._contents.usable(earlier, log.warning) if earlier and not is_whole else None
-        found, verified = self._contents.verify(before, earlier)
+        found, verified = self._contents.verify(before, earlier, self.key if is_whole else "")
         found = [*(unlike or forgotten), *found]
         if waited < len(SETTLE_SECONDS) and {finding.name for finding in found} & SETTLING:
             log.info("%d findings may settle; looking again in %d s", len(found), SETTLE_SECONDS[waited])

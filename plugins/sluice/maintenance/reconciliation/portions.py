@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Rows of a portion: some seconds. Fewer rows than that are read without a record.
+# Of a portion: some seconds, or minutes of small files. Fewer than that are read without a record.
 PORTION_ROWS = 20_000_000
+PORTION_FILES = 2_000
 
 
 @dataclass
@@ -44,7 +45,7 @@ class UsedPortions:
 @dataclass(frozen=True)
 class Portions:
     """``scope``: what the portions are of, as the state that a verification starts from, or the run that
-    verifies everything: another one's are not taken. ``used``: is told which these are."""
+    verifies everything once more: another one's are not taken. ``used``: is told which these are."""
 
     ledger: Ledger
     scope: str
@@ -58,7 +59,8 @@ class Portions:
         from sluice.core.offsets.counts import Counts, counts_from_json, counts_to_json
 
         chosen = table_diff.ALWAYS if rows is None else rows
-        if sum(one.record_count for one in data_files) <= PORTION_ROWS:
+        rows_in_all = sum(one.record_count for one in data_files)
+        if rows_in_all <= PORTION_ROWS and len(data_files) <= PORTION_FILES:
             return table_diff.count_offsets(table, data_files, chosen)
         found, left = Counts[int](), {one.file_path: one for one in data_files}
         of_rows = hashlib.sha256(f"{table.metadata.table_uuid} {self.scope} {chosen}".encode()).hexdigest()
@@ -113,7 +115,7 @@ def _portions(files: Iterable[DataFile]) -> Iterator[list[DataFile]]:
     for file in files:
         portion.append(file)
         rows += file.record_count
-        if rows >= PORTION_ROWS:
+        if rows >= PORTION_ROWS or len(portion) >= PORTION_FILES:
             yield portion
             portion, rows = [], 0
     if portion:

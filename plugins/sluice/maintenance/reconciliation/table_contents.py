@@ -77,12 +77,10 @@ class TableContents:
         batch_log: Callable[[str], BatchLog],
         *,
         is_by_catalog: bool = False,
-        scope: str = "",
     ) -> None:
-        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables; ``scope``:
-        the run, within which files are read once also if all of them are."""
+        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
-        self._batch_log, self._scope = batch_log, scope
+        self._batch_log = batch_log
         files = ForeignFiles(ledger, lambda: batch_log(table))
         self._foreign = ForeignCommitCheck(ledger, files, is_by_catalog)
         # What the newest verification followed, or could not show: a line each.
@@ -113,13 +111,16 @@ class TableContents:
         return before
 
     def verify(
-        self, before: Verified | None, earlier: Verified | None
+        self, before: Verified | None, earlier: Verified | None, again_by: str = ""
     ) -> tuple[list[Finding], Verified | None]:
         """The findings, and the state now unless metadata or files could not be read. ``before``: the base of
-        the contents; ``earlier``: of the history, also if all contents are verified."""
+        the contents; ``earlier``: of the history, also if all contents are verified; ``again_by``: the run
+        that verifies all of them once more, on request: it reads what it has not read itself."""
+        since = f"since {earlier.manifest_list}" if earlier else "for the first time"
+        scope = f"all by {again_by}" if again_by else f"all {since}"
         try:
             instead = f"{self.table}: the whole tables are verified"
-            return on_top_of(before, lambda base: self._verify(base, earlier), instead)
+            return on_top_of(before, lambda base: self._verify(base, earlier, scope), instead)
         except Refused as error:
             if error.code is ErrorCode.ROWS_UNPLACED:
                 return [Finding(FindingName.OFFSETS_UNEXPECTED, str(error))], None
@@ -128,8 +129,9 @@ class TableContents:
             return [Finding(FindingName.METADATA_DAMAGED, str(error))], None
 
     def _verify(
-        self, before: Verified | None, earlier: Verified | None
+        self, before: Verified | None, earlier: Verified | None, scope: str
     ) -> tuple[list[Finding], Verified | None]:
+        """``scope``: of portions, if all is verified."""
         from sluice.clients.lake.commits import MAIN
         from sluice.clients.lake.position import position
         from sluice.clients.lake.snapshots import table_diff
@@ -147,7 +149,7 @@ class TableContents:
         found = history_findings(table, earlier, at, lambda: self._batch_log(self.table))
         is_another = bool({one.name for one in found} & ANOTHER)
         before = None if is_another else before
-        rejected = self._quarantined(before)
+        rejected = self._quarantined(before, scope)
         quarantine = rejected.contents
         diff = table_diff.diff(table, before.manifest_list if before else None)
         if diff is None:
@@ -159,7 +161,8 @@ class TableContents:
             foreign = foreign.more(self._foreign.of_quarantine(rejected.table, rejected.diff, earlier))
         found += foreign.findings
         self.notes = foreign.notes
-        contents, read = self._contents(table, diff, before, quarantine.present, found)
+        portions = self._portions(before, scope)
+        contents, read = self._contents(table, diff, before, portions, quarantine.present, found)
         known = before.without_record if before else EMPTY
         expected = Expected(at.starts, at.ends, self._removed(table), known)
         # The batches are asked only if there are gaps.
@@ -194,6 +197,7 @@ class TableContents:
         table: Table,
         diff: TableDiff,
         before: Verified | None,
+        portions: Portions,
         quarantined: OffsetRanges,
         found: list[Finding],
     ) -> tuple[Contents, int]:
@@ -210,7 +214,6 @@ class TableContents:
                 to_read.append(file)
             else:
                 add_offsets(removed, known)
-        portions = self._portions(before)
         removed.add_counts(portions.count(table, to_read))
 
         said = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
@@ -248,11 +251,10 @@ class TableContents:
             [one for one in found.added if table_diff.is_data(one.file)],
         )
 
-    def _portions(self, before: Verified | None) -> Portions:
-        scope = before.manifest_list if before else f"all by {self._scope}"
-        return Portions(self.ledger, scope, self.used)
+    def _portions(self, before: Verified | None, scope: str) -> Portions:
+        return Portions(self.ledger, before.manifest_list if before else scope, self.used)
 
-    def _quarantined(self, before: Verified | None) -> Quarantined:
+    def _quarantined(self, before: Verified | None, scope: str) -> Quarantined:
         from pyiceberg.expressions import EqualTo
 
         from sluice.clients.lake.snapshots import table_diff
@@ -268,7 +270,7 @@ class TableContents:
         base = before if before and before.quarantine_list else None
         rest = self._unaccepted(table, diff, base)
         added = [one.file for one in rest.added]
-        portions = self._portions(base)
+        portions = self._portions(base, scope)
         gone, come = portions.count(table, rest.removed, rows), portions.count(table, added, rows)
         verified = base.quarantined if base else EMPTY
         contents = advance(verified, gone, come)

@@ -56,13 +56,17 @@ def test_a_verification_that_is_recorded_leaves_none(world: World) -> None:
     assert kept(world) == [theirs]
 
 
+@pytest.mark.parametrize(
+    ("full", "next_run"), [(True, "one"), (False, "two")], ids=["on request", "first of the stream"]
+)
 def test_those_of_one_that_ended_before_its_state_was_recorded_stay_and_are_taken(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World, monkeypatch: pytest.MonkeyPatch, full: bool, next_run: str
 ) -> None:
+    """By the same run, or by the next one."""
     with monkeypatch.context() as patch:
         patch.setattr(History, "record_run", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            world.run(full=True, run_id="one")
+            world.run(full=full, run_id="one")
     left = kept(world)
     assert left
     read, count = list[DataFile](), table_diff.count_offsets
@@ -72,7 +76,7 @@ def test_those_of_one_that_ended_before_its_state_was_recorded_stay_and_are_take
         return count(table, files, *rows)
 
     monkeypatch.setattr(table_diff, "count_offsets", noted)
-    world.run(full=True, run_id="one")
+    world.run(full=full, run_id=next_run)
     assert read == []
     assert kept(world) == []
 

@@ -142,6 +142,18 @@ def test_other_scopes_and_other_rows_are_read_by_themselves(world: World) -> Non
     assert len(world.read) == 6
 
 
+def test_a_portion_has_no_more_than_so_many_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portions, "PORTION_ROWS", 100)
+    monkeypatch.setattr(portions, "PORTION_FILES", 3)
+    world.killed_after = 3
+    with pytest.raises(Killed):
+        world.count()
+    world.killed_after = 99
+    assert world.count() == EVERY
+    assert len(world.read) == 3
+    assert len(list(world.ledger.keys("portions/"))) == 2
+
+
 def test_few_rows_are_read_without_a_record(world: World) -> None:
     two = world.files()[:2]
     world.count(two)
