@@ -11,9 +11,10 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.verify import EMPTY
+from sluice.core.offsets.verify import EMPTY, FileStats
 from sluice.core.tables.rewrites import Rewrites
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.reconciliation.history.foreign_commits import ForeignCommitCheck
@@ -163,12 +164,11 @@ class TableContents:
         self.notes = foreign.notes
         portions = self._portions(before, scope)
         contents, read = self._contents(table, diff, before, portions, quarantine.present, found)
-        known = before.without_record if before else EMPTY
+        known = before.without_record if before else OffsetSet()
         expected = Expected(at.starts, at.ends, self._removed(table), known)
         # The batches are asked only if there are gaps.
         if missing := expected.missing(contents, quarantine):
-            recorded = self._batch_log(self.table).without_record(missing)
-            expected = replace(expected, without_record=known.union(recorded.offsets))
+            expected = replace(expected, without_record=known.union(self._without_record(missing)))
         found += content_findings(expected, contents, quarantine)
         now = Verified(
             self.table,
@@ -198,14 +198,14 @@ class TableContents:
         diff: TableDiff,
         before: Verified | None,
         portions: Portions,
-        quarantined: OffsetRanges,
+        quarantined: OffsetSet,
         found: list[Finding],
     ) -> tuple[Contents, int]:
         """The table's offsets, and how many files were read."""
         from sluice.clients.lake.snapshots import table_diff
         from sluice.core.offsets.counts import Counts, add_offsets
 
-        verified = before.present if before else EMPTY
+        verified = before.present if before else OffsetSet()
         rest = self._unaccepted(table, diff, before)
         removed, to_read = Counts[int](), []
         for file, stats in zip(rest.removed, table_diff.stats_of(table, rest.removed), strict=True):
@@ -220,7 +220,7 @@ class TableContents:
         added = table_diff.stats_of(table, [one.file for one in rest.added])
         # Only a batch's file is without repetitions for sure: a rewrite's is read.
         conclusive = [
-            stats.is_conclusive(quarantined) and one.snapshot_id in said
+            stats.is_conclusive(_near(stats, quarantined)) and one.snapshot_id in said
             for one, stats in zip(rest.added, added, strict=True)
         ]
         unknown = [one.file for one, is_known in zip(rest.added, conclusive, strict=True) if not is_known]
@@ -233,7 +233,7 @@ class TableContents:
         found += range_findings(of_batches)
         come = portions.count(table, unknown)
         for stats in by_metadata:
-            stats.count(come, quarantined)
+            stats.count(come, _near(stats, quarantined))
         return advance(verified, removed, come), len(to_read) + len(unknown)
 
     def _unaccepted(self, table: Table, diff: TableDiff, before: Verified | None) -> Unaccepted:
@@ -272,11 +272,18 @@ class TableContents:
         added = [one.file for one in rest.added]
         portions = self._portions(base, scope)
         gone, come = portions.count(table, rest.removed, rows), portions.count(table, added, rows)
-        verified = base.quarantined if base else EMPTY
+        verified = base.quarantined if base else OffsetSet()
         contents = advance(verified, gone, come)
         exchanged = Exchanged.of(table, rest.removed, added, verified)
         on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
         return Quarantined(contents, on_purpose, table, diff, len(rest.removed) + len(rest.added))
+
+    def _without_record(self, missing: OffsetSet) -> OffsetSet:
+        """Those of the missing offsets that batches recorded as without a record."""
+        log, found = self._batch_log(self.table), OffsetSet()
+        for piece in missing.pieces():
+            found = found.union(OffsetSet.of(log.without_record(piece).offsets))
+        return found
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""
@@ -284,3 +291,10 @@ class TableContents:
 
         # From the state whose files are compared: a change may be published meanwhile.
         return removed_by(self.ledger.client, published_changes(table)).removed
+
+
+def _near(stats: FileStats, offsets: OffsetSet) -> OffsetRanges:
+    """Those of the offsets that may matter to a file of one partition."""
+    if stats.partition_lower is None or stats.offset_lower is None or stats.offset_upper is None:
+        return EMPTY
+    return offsets.within(stats.partition_lower, stats.offset_lower, stats.offset_upper + 1)
