@@ -52,6 +52,13 @@ def inside(file: FileStats, verified: OffsetSet) -> OffsetSet | None:
     return OffsetSet({partition: offsets.within(start, until) for partition, offsets in near.items()})
 
 
+def near(file: FileStats, offsets: OffsetSet) -> OffsetRanges:
+    """Those of the offsets that matter to whether the metadata of a file is conclusive."""
+    if file.partition_lower is None or file.offset_lower is None or file.offset_upper is None:
+        return EMPTY
+    return offsets.within(file.partition_lower, file.offset_lower, file.offset_upper + 1)
+
+
 def advance(verified: OffsetSet, removed: Counts[int], added: Counts[int]) -> Contents:
     """The table's offsets now. ``verified``: then, each once; ``removed``, ``added``: of the files that went
     and came since."""

@@ -14,7 +14,6 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.verify import EMPTY, FileStats
 from sluice.core.tables.rewrites import Rewrites
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.reconciliation.history.foreign_commits import ForeignCommitCheck
@@ -27,6 +26,7 @@ from sluice.maintenance.reconciliation.incremental import (
     advance,
     content_findings,
     inside,
+    near,
     range_findings,
     repeated_findings,
 )
@@ -82,8 +82,8 @@ class TableContents:
         """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
         self._batch_log = batch_log
-        files = ForeignFiles(ledger, lambda: batch_log(table))
-        self._foreign = ForeignCommitCheck(ledger, files, is_by_catalog)
+        self._files = ForeignFiles(ledger, lambda: batch_log(table))
+        self._foreign = ForeignCommitCheck(ledger, self._files, is_by_catalog)
         # What the newest verification followed, or could not show: a line each.
         self.notes: Sequence[str] = ()
         # Portions of all of these verifications.
@@ -216,24 +216,28 @@ class TableContents:
                 add_offsets(removed, known)
         removed.add_counts(portions.count(table, to_read))
 
-        said = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
+        by_summary = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
+        # Of batches that have expired the log says it, as far as it was asked about them.
+        said = self._files.batches | {
+            number: OffsetRanges.of_batch(text) for number, text in by_summary.items()
+        }
         added = table_diff.stats_of(table, [one.file for one in rest.added])
         # Only a batch's file is without repetitions for sure: a rewrite's is read.
         conclusive = [
-            stats.is_conclusive(_near(stats, quarantined)) and one.snapshot_id in said
+            stats.is_conclusive(near(stats, quarantined)) and one.snapshot_id in said
             for one, stats in zip(rest.added, added, strict=True)
         ]
         unknown = [one.file for one, is_known in zip(rest.added, conclusive, strict=True) if not is_known]
         by_metadata = [stats for stats, is_known in zip(added, conclusive, strict=True) if is_known]
         of_batches = [
-            BatchFile(stats, one.snapshot_id, OffsetRanges.of_batch(said[one.snapshot_id]))
+            BatchFile(stats, one.snapshot_id, said[one.snapshot_id])
             for one, stats in zip(rest.added, added, strict=True)
             if one.snapshot_id is not None and one.snapshot_id in said
         ]
         found += range_findings(of_batches)
         come = portions.count(table, unknown)
         for stats in by_metadata:
-            stats.count(come, _near(stats, quarantined))
+            stats.count(come, near(stats, quarantined))
         return advance(verified, removed, come), len(to_read) + len(unknown)
 
     def _unaccepted(self, table: Table, diff: TableDiff, before: Verified | None) -> Unaccepted:
@@ -291,10 +295,3 @@ class TableContents:
 
         # From the state whose files are compared: a change may be published meanwhile.
         return removed_by(self.ledger.client, published_changes(table)).removed
-
-
-def _near(stats: FileStats, offsets: OffsetSet) -> OffsetRanges:
-    """Those of the offsets that may matter to a file of one partition."""
-    if stats.partition_lower is None or stats.offset_lower is None or stats.offset_upper is None:
-        return EMPTY
-    return offsets.within(stats.partition_lower, stats.offset_lower, stats.offset_upper + 1)
