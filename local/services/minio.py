@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     from mypy_boto3_s3.type_defs import LifecycleRuleTypeDef
 
 ROOT_USER = "sluice-root"
-# Files that maintenance deleted can be restored for a week; then their versions go, and the delete markers.
-_REMOVED_FILES: LifecycleRuleTypeDef = {
-    "ID": "removed-files",
-    "Status": "Enabled",
-    "Filter": {"Prefix": "lake/"},
-    "NoncurrentVersionExpiration": {"NoncurrentDays": 7},
-    "Expiration": {"ExpiredObjectDeleteMarker": True},
-}
+# What maintenance deleted can be restored for a week; then its versions go, and the delete markers.
+_REMOVED: list[LifecycleRuleTypeDef] = [
+    {
+        "ID": f"removed-{prefix}",
+        "Status": "Enabled",
+        "Filter": {"Prefix": f"{prefix}/"},
+        "NoncurrentVersionExpiration": {"NoncurrentDays": 7},
+        "Expiration": {"ExpiredObjectDeleteMarker": True},
+    }
+    for prefix in ("lake", "ledger")
+]
 
 
 def program(context: Context, drives: Sequence[Path] = ()) -> Program:
@@ -47,7 +50,7 @@ def program(context: Context, drives: Sequence[Path] = ()) -> Program:
         "MINIO_BROWSER": "off",
         "MINIO_UPDATE": "off",
         "MINIO_CALLHOME_ENABLE": "off",
-        # The scanner removes versions by _REMOVED_FILES: within a day is soon enough.
+        # The scanner removes versions by _REMOVED: within a day is soon enough.
         "MINIO_SCANNER_SPEED": "slowest",
     }
     folders = drives or (data(context),)
@@ -105,9 +108,7 @@ def provision(context: Context, users: dict[str, tuple[str, str]], checkpoints: 
                 raise
         if bucket != CHECKPOINTS:
             client.put_bucket_versioning(Bucket=bucket, VersioningConfiguration={"Status": "Enabled"})
-    client.put_bucket_lifecycle_configuration(
-        Bucket=WAREHOUSE, LifecycleConfiguration={"Rules": [_REMOVED_FILES]}
-    )
+    client.put_bucket_lifecycle_configuration(Bucket=WAREHOUSE, LifecycleConfiguration={"Rules": _REMOVED})
     admin = MinioAdmin(
         endpoint=context.network.address("minio"),
         credentials=StaticProvider(ROOT_USER, context.secrets["minio_root"]),

@@ -26,6 +26,7 @@ from sluice.core.changes import published as named_changes
 from sluice.core.changes.plan import Action, ChangePlan
 from sluice.core.changes.result import ChangeResult, RemovedRecord
 from sluice.core.decoding.identity import identity
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.quarantine import WITHHELD_REASON
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import Share
@@ -748,7 +749,7 @@ def test_files_say_which_commit_added_them_also_when_it_has_expired(
         snapshot = lake.table(stream.spec.table).current_snapshot()
         assert snapshot is not None
         at = snapshot.snapshot_id, snapshot.sequence_number or 0, snapshot.timestamp_ms
-    earlier = Verified(stream.spec.table, "", *at, 0, "", None, None, {}, OffsetRanges(), OffsetRanges())
+    earlier = Verified(stream.spec.table, "", *at, 0, "", None, None, {}, OffsetSet(), OffsetSet())
     publish(4)
     assert compact(stream.spark, stream.spec.table, date(2026, 11, 1))
     publish(5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -54,6 +54,8 @@ class World:
         self.rejected = self.malformed = 0
         self.history = History(self.memory.as_client(), "s3://w/ledger", "nyc_taxi")
         self.waited: list[float] = []
+        # What S3 answers to a deletion.
+        self.refuses_deletion: Exception | None = None
         # Whether the platform file leaves maintenance to the catalog; whether the bucket can be listed.
         self.is_managed, self.bucket_lists = False, True
         self.now = time.time()
@@ -178,6 +180,7 @@ class World:
                 batch_log=self.batch_log,
                 s3=self.memory.as_client(),
                 bucket=lambda name: Bucket(self.memory.as_client(), name),
+                remove_objects=self.remove,
             ),
             "tables": KnownTables(self.lake, self.history, lambda: self.now),
             "ledger": self.history,
@@ -189,6 +192,12 @@ class World:
         context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
         with final_failures():
             return dict(carried_out(made, context, self.fire))
+
+    def remove(self, bucket: str, keys: Iterable[str]) -> None:
+        if self.refuses_deletion:
+            raise self.refuses_deletion
+        for key in keys:
+            del self.memory.objects[bucket, key]
 
     def fire(self, waits: TaskDeferred) -> dict[str, Any]:
         """A pause without a worker, within what the operator says."""

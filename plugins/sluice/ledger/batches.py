@@ -126,15 +126,17 @@ class BatchLog:
                         break
         return sorted(found.values(), key=lambda one: one.batch.published_at, reverse=True)[:limit]
 
-    def recorded(self, snapshot_ids: Collection[int], since: datetime) -> set[int]:
-        """Those of the snapshots that are recorded batches, published from ``since`` on. A LIST of that time,
-        and one GET for ten batches, the newest first, until all are found."""
-        missing = set(snapshot_ids)
+    def recorded(self, snapshot_ids: Collection[int], since: datetime) -> dict[int, OffsetRanges]:
+        """Those of the snapshots that are recorded batches, published from ``since`` on, with their offset
+        ranges. A LIST of that time, and one GET for ten batches, the newest first, until all are found."""
+        missing, found = set(snapshot_ids), dict[int, OffsetRanges]()
         for batch in self._recorded(since):
-            missing.discard(batch.snapshot_id)
+            if batch.snapshot_id in missing:
+                missing.remove(batch.snapshot_id)
+                found[batch.snapshot_id] = batch.ranges
             if not missing:
                 break
-        return set(snapshot_ids) - missing
+        return found
 
     def recorded_before_kept(self, snapshot_ids: Collection[int], documents: int) -> set[int]:
         """Those of the snapshots that are recorded batches, by at most so many ``documents``: a GET each, the

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from sluice.clients.s3.documents import get_document, put_document
@@ -41,6 +42,13 @@ class Ledger:
     def keys(self, prefix: str, limit: int | None = None, after: str = "") -> Iterator[str]:
         """The keys that begin with ``prefix`` and sort behind ``after``, sorted, page by page; with
         ``limit``, in one request."""
+        for key, _ in self.written(prefix, limit, after):
+            yield key
+
+    def written(
+        self, prefix: str, limit: int | None = None, after: str = ""
+    ) -> Iterator[tuple[str, datetime]]:
+        """As :meth:`keys`, each with the time at which it was written, by S3's clock."""
         where = {"Bucket": self.bucket, "Prefix": f"{self.prefix}/{prefix}"}
         if after:
             where["StartAfter"] = f"{self.prefix}/{after}"
@@ -52,7 +60,7 @@ class Ledger:
             )
             for page in pages:
                 for found in page.get("Contents", []):
-                    yield found["Key"].removeprefix(f"{self.prefix}/")
+                    yield found["Key"].removeprefix(f"{self.prefix}/"), found["LastModified"]
 
     def pin(self, key: str, create: Callable[[], Document]) -> Document:
         """The document, written now if there is none."""

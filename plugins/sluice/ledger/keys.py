@@ -183,12 +183,16 @@ def rewrite_key(rewrite: str, *, up_to: bool = False) -> str:
     return f"rewrites/{rewrite}{'-and-before' if up_to else ''}.json"
 
 
+# Prefix of the portions of all verifications of the stream.
+PORTIONS = "portions/"
+
+
 def portion_prefix(of: str) -> str:
-    return f"portions/{of}/"
+    return f"{PORTIONS}{of}/"
 
 
 def portion_key(of: str, files: str) -> str:
-    """``of``: digest of what is verified; ``files``: of the names of the files that were read."""
+    """``of``: digest of what is verified; ``files``: of the files that were read, and their content."""
     return f"{portion_prefix(of)}{files}.json"
 
 

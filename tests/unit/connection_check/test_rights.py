@@ -77,6 +77,8 @@ def test_kafka_allows_to_describe_what_may_be_read_or_written() -> None:
         (DELETE, "points/c/x", {"consumer"}),
         (DELETE, "lake/tables/x/data/y", {"maintenance"}),
         (DELETE, "lake/tables/x/loaded/y", set()),
+        (DELETE, "ledger/s/portions/a/b.json", {"maintenance"}),
+        (DELETE, "ledger/s/runs/x.json", set()),
     ],
 )
 def test_who_may_do_what_where(action: str, resource: str, roles: set[str]) -> None:

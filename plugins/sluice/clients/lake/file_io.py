@@ -10,10 +10,12 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
+from botocore.exceptions import ClientError
 from pyiceberg.io import FileIO, InputFile, InputStream, OutputFile, OutputStream
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.typedef import Properties
 
+from sluice.clients.s3.errors import error_code
 from sluice.clients.s3.object_file import ObjectFile, get_object
 from sluice.clients.s3.requests import connect, split
 from sluice.clients.s3.unlisted import Unlisted
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
 
 _SCHEMES = ("s3://", "s3a://")
+# S3's answers to a HEAD of an object that is not there.
+_GONE = ("404", "NoSuchKey")
 # Bytes of manifest lists and manifests that are kept in memory.
 KEPT_BYTES = 16 * 1024 * 1024
 
@@ -95,6 +99,17 @@ class ObjectInput(InputFile):
 
     def __len__(self) -> int:
         return self._client.head_object(Bucket=self._bucket, Key=self._key)["ContentLength"]
+
+    def state(self) -> str | None:
+        """A text that is another one if the object was overwritten; None if it is gone. One HEAD."""
+        try:
+            found = self._client.head_object(Bucket=self._bucket, Key=self._key)
+        except ClientError as error:
+            if error_code(error) in _GONE:
+                return None
+            raise
+        said = (found.get("VersionId"), found["ETag"], found["ContentLength"], found["LastModified"])
+        return " ".join(map(str, said))
 
     def exists(self) -> bool:
         try:

@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 
 from sluice.core.registry.schemas import KEPT_PREFIX as SCHEMAS
 from sluice.core.schema_versions.documents import FOLDERS as DOCUMENTS
+from sluice.ledger.keys import PORTIONS
 
 GET, GET_VERSION, PUT = "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"
 ABORT, PARTS = "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"
@@ -73,8 +74,9 @@ def bucket_of(place: str) -> str:
 
 
 def s3_grants(places: Places) -> dict[str, list[Grant]]:
-    """Role -> its rights; the rest is denied. Only ``maintenance`` may delete, and only current versions of
-    tables' files; and ``consumer`` old checkpoints in their bucket."""
+    """Role -> its rights; the rest is denied. Only ``maintenance`` may delete, and only current versions: of
+    tables' files, and of what unfinished verifications left; and ``consumer`` old checkpoints in their
+    bucket."""
     ledger = f"{places.ledger}/*"
     tables = () if places.in_catalog else (f"{places.lake}/*",)
     documents = (f"{places.documents}/*",) if places.documents else ()
@@ -84,7 +86,7 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
     if places.in_catalog:
         read = (ledger, *documents, f"{places.source}/*")
     schemas = f"{places.ledger}/{SCHEMAS}/*"
-    deletable = ("data", "metadata", *DOCUMENTS)
+    deletable = ("data", "metadata", *DOCUMENTS) if places.is_deleted_from else ()
     kept: list[Grant] = []
     if places.checkpoints:
         kept = [
@@ -126,9 +128,10 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
             Grant((GET,), documents),
         ],
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
-        "maintenance": [Grant((DELETE,), tuple(f"{places.lake}/*/{part}/*" for part in deletable))]
-        if places.is_deleted_from
-        else [],
+        "maintenance": [
+            Grant((DELETE,), tuple(f"{places.lake}/*/{part}/*" for part in deletable)),
+            Grant((DELETE,), (f"{places.ledger}/*/{PORTIONS}*",)),
+        ],
     }
     return {role: [one for one in theirs if one.resources] for role, theirs in granted.items()}
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _BITS = 32
 _SIZE = 1 << _BITS
+# As Python's integers.
+_PAIRS_AT_ONCE = 10_000
 
 
 class Bitmap:
@@ -86,6 +88,19 @@ class Bitmap:
         shared = self._parts.keys() & other._parts.keys()
         return Bitmap({upper: self._parts[upper] & other._parts[upper] for upper in shared})
 
+    def within(self, start: int, until: int) -> Bitmap:
+        """Those in ``[start, until)``."""
+        return self & Bitmap.of([(start, until)])
+
+    def count_within(self, start: int, until: int) -> int:
+        """Number of those in ``[start, until)``."""
+        found = 0
+        for upper, part in self._parts.items():
+            base = upper << _BITS
+            if start < base + _SIZE and until > base:
+                found += part.range_cardinality(max(start - base, 0), min(until - base, _SIZE))
+        return found
+
     def __sub__(self, other: Bitmap) -> Bitmap:
         nothing = BitMap()
         return Bitmap({upper: part - other._parts.get(upper, nothing) for upper, part in self._parts.items()})
@@ -116,31 +131,34 @@ class Bitmap:
 
     def ranges(self) -> IntervalSet:
         """It as ranges. Takes memory for each range."""
-        return IntervalSet.of(self._pairs())
+        return IntervalSet.of(self.pairs())
 
     def shown(self, limit: int = SHOWN) -> str:
         """Its ranges as a text, or of a longer one than ``limit`` characters the first, and how many more
         there are. Takes memory for bits, not for each range."""
-        starts = {upper: part - part.shift(1) for upper, part in self._parts.items()}
         texts, length = list[str](), 0
-        for upper, begins in sorted(starts.items()):
-            part, base = self._parts[upper], upper << _BITS
-            for start, last in zip(begins, part - part.shift(-1), strict=True):
-                text = f"[{base + start},{base + last + 1})"
-                length += len(text) + 1
-                if texts and length > limit:
-                    return f"{','.join(texts)} … ({sum(map(len, starts.values())) - len(texts)} ranges more)"
-                texts.append(text)
+        for start, until in self.pairs():
+            text = f"[{start},{until})"
+            length += len(text) + 1
+            if texts and length > limit:
+                return f"{','.join(texts)} … ({self.range_count() - len(texts)} ranges more)"
+            texts.append(text)
         return ",".join(texts) or "(empty)"
 
-    def _pairs(self) -> Iterator[Pair]:
+    def range_count(self) -> int:
+        """Number of its :meth:`pairs`."""
+        return sum(len(part - part.shift(1)) for part in self._parts.values())
+
+    def pairs(self) -> Iterator[Pair]:
+        """Its ranges in their order. One that goes on in other upper bits comes in two."""
         for upper, part in sorted(self._parts.items()):
             base = upper << _BITS
             # Those without a neighbour before, and behind. A shift leaves out what is beyond 32 bits.
-            starts = _numbers(part - part.shift(1)).astype(np.int64) + base
-            lasts = _numbers(part - part.shift(-1)).astype(np.int64) + base
-            for start, last in zip(starts.tolist(), lasts.tolist(), strict=True):
-                yield start, last + 1
+            starts, lasts = _numbers(part - part.shift(1)), _numbers(part - part.shift(-1))
+            for begin in range(0, len(starts), _PAIRS_AT_ONCE):
+                some = slice(begin, begin + _PAIRS_AT_ONCE)
+                for start, last in zip(starts[some].tolist(), lasts[some].tolist(), strict=True):
+                    yield base + start, base + last + 1
 
     def to_parts(self) -> dict[int, bytes]:
         """Upper bits -> the bitmap in the portable format of Roaring bitmaps; for :meth:`from_parts`."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from sluice.core.json_record import Document
 from sluice.core.offsets.bitmaps import Bitmap
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 
 if TYPE_CHECKING:
@@ -55,6 +56,11 @@ class Counted:
         """Count each integer of the ranges once."""
         self.values += ranges.count
         self._join(Bitmap.of(ranges))
+
+    def add_once(self, integers: Bitmap) -> None:
+        """Count each of these once."""
+        self.values += len(integers)
+        self._join(integers)
 
     def add_counted(self, other: Counted) -> None:
         """Count those of ``other`` too."""
@@ -114,10 +120,10 @@ class Counts(Generic[Key]):
             self.at(key).add_counted(other[key])
 
 
-def add_offsets(counts: Counts[int], offsets: OffsetRanges) -> None:
+def add_offsets(counts: Counts[int], offsets: OffsetSet) -> None:
     """Count each of the offsets once."""
-    for partition, ranges in offsets.partitions.items():
-        counts.at(partition).add_ranges(ranges)
+    for partition, bitmap in offsets.partitions.items():
+        counts.at(partition).add_once(bitmap)
 
 
 def present_offsets(counts: Counts[int]) -> OffsetRanges:

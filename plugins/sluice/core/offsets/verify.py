@@ -23,7 +23,7 @@ class VerificationStatus(StrEnum):
     UNEXPECTED = "unexpected"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class FileStats:
     """Metadata of a data file. Bounds are inclusive; None if the metadata has none.
 

@@ -8,15 +8,17 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Refused
+from sluice.core.errors import ClientError, Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
 from sluice.core.tables.known_tables import TableState
-from sluice.ledger.keys import PROOF, VERIFIED_TABLE
+from sluice.ledger.keys import PORTIONS, PROOF, VERIFIED_TABLE
 from sluice.ledger.run_documents import run_of_change
 from sluice.maintenance.reconciliation.on_purpose import WAITS, waiting
+from sluice.maintenance.reconciliation.portion_removal import useless
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
 from sluice.maintenance.reconciliation.table_contents import TableContents
 from sluice.maintenance.reconciliation.verified_table import Base, Verified
@@ -55,7 +57,7 @@ class ContentsReconciliation:
         key: str,
     ) -> None:
         self.spec, self.ledger, self.tables, self.marks, self.key = spec, ledger, tables, marks, key
-        self._lake, self._history = systems.lake, systems.history(spec.name)
+        self._systems, self._lake, self._history = systems, systems.lake, systems.history(spec.name)
         self._names = (spec.table, spec.quarantine_table)
         self._contents = TableContents(
             systems.lake,
@@ -63,7 +65,6 @@ class ContentsReconciliation:
             ledger,
             systems.batch_log,
             is_by_catalog=systems.platform.lake.is_maintained_by_catalog,
-            scope=key,
         )
 
     def run(self, *, is_full: bool, waited: int) -> dict[str, Any] | None:
@@ -82,15 +83,17 @@ class ContentsReconciliation:
         earlier = self._contents.earlier(self._newest_state(datetime.now(UTC)), log.warning)
         is_whole = is_full or bool(forgotten)
         before = self._contents.usable(earlier, log.warning) if earlier and not is_whole else None
-        found, verified = self._contents.verify(before, earlier)
+        found, verified = self._contents.verify(before, earlier, self.key if is_whole else "")
         found = [*(unlike or forgotten), *found]
         if waited < len(SETTLE_SECONDS) and {finding.name for finding in found} & SETTLING:
             log.info("%d findings may settle; looking again in %d s", len(found), SETTLE_SECONDS[waited])
             return None
-        check_findings(log, self._judged(found, verified, earlier, forgotten), what)
+        judged, is_recorded = self._judged(found, verified, earlier, forgotten)
+        notes = self._remove_portions(is_recorded=is_recorded)
+        check_findings(log, judged, what)
         if verified is None:
             raise RuntimeError(f"{self.spec.table}: no findings, and no state")
-        return self._result(verified, earlier)
+        return self._result(verified, earlier, notes)
 
     def _newest_state(self, now: datetime) -> Document | None:
         """What a run verified last. Raises Refused for a state that was recorded while a clock was ahead:
@@ -112,23 +115,40 @@ class ContentsReconciliation:
         verified: Verified | None,
         earlier: Verified | None,
         forgotten: Sequence[Finding],
-    ) -> list[Finding]:
-        """All findings; the state is recorded if it is verified by them."""
+    ) -> tuple[list[Finding], bool]:
+        """All findings, and whether the state was recorded: if it is verified by them."""
         all_found, now = [self._with_change(one) for one in found], datetime.now(UTC)
         if verified:
             all_found += [*self._rejected(verified, earlier), *self._waiting(verified, now)]
-        is_verified = {finding.name for finding in all_found} <= ONCE | {FindingName.WITHHELD_WAITING}
+        passes = {finding.name for finding in all_found} <= ONCE | {FindingName.WITHHELD_WAITING}
         all_found = self._found_once(all_found)
-        if verified is not None and is_verified:
+        is_recorded = verified is not None and passes
+        if verified is not None and passes:
             document = verified.counted(earlier, now).to_document()
             key = self._history.record_run(VERIFIED_TABLE, document, now)
             self._told(forgotten)
             self.marks.replace(VERIFIED_TABLE, key)
             # Also one that the ledger had forgotten, now that all of it is verified.
             self.tables.accept(*self._names)
-        return all_found
+        return all_found, is_recorded
 
-    def _result(self, verified: Verified, earlier: Verified | None) -> dict[str, Any]:
+    def _remove_portions(self, *, is_recorded: bool) -> list[str]:
+        """Delete portions that nothing needs. What hinders that is said, and no finding: they take space."""
+        written = self.ledger.written(PORTIONS)
+        found = useless(written, self._contents.used, datetime.now(UTC), is_recorded=is_recorded)
+        if not found:
+            return []
+        try:
+            self._systems.remove_objects(self.ledger.bucket, (f"{self.ledger.prefix}/{key}" for key in found))
+        except (ClientError, ConfigError) as error:
+            log.warning("%d portions of verifications were not deleted: %s", len(found), error)
+            return [f"{len(found)} portions of verifications, which nothing needs, were not deleted: {error}"]
+        log.info("portions deleted: portions=%d", len(found))
+        return []
+
+    def _result(
+        self, verified: Verified, earlier: Verified | None, more_notes: Sequence[str]
+    ) -> dict[str, Any]:
         message = (
             f"{verified.count} offsets, each once; {verified.quarantined.count} of them in quarantine, "
             f"{verified.quarantined_since(earlier)} since the last run that passed; "
@@ -138,7 +158,7 @@ class ContentsReconciliation:
         log.info("%s: %s", self.spec.table, message)
         result = {"result": message, "read": verified.read, "files": verified.files}
         # Beside the result, which would be green as if all had been looked at.
-        notes = list(self._contents.notes)
+        notes = [*self._contents.notes, *more_notes]
         for note in notes:
             log.info("%s", note)
         return {**result, "notes": notes} if notes else result

@@ -15,10 +15,12 @@ from typing import TYPE_CHECKING
 
 from sluice.core.findings import Finding, FindingName
 from sluice.core.messages import summarize
-from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
+from sluice.core.offsets.offset_set import OffsetSet
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.verify import EMPTY, FileStats
 
 if TYPE_CHECKING:
+    from sluice.core.offsets.bitmaps import Bitmap
     from sluice.core.offsets.counts import Counts
 
 
@@ -26,11 +28,11 @@ if TYPE_CHECKING:
 class Contents:
     """Offsets of files: those that are there at all, and those that are there more than once."""
 
-    present: OffsetRanges = EMPTY
-    repeated: OffsetRanges = EMPTY
+    present: OffsetSet = field(default_factory=OffsetSet)
+    repeated: OffsetSet = field(default_factory=OffsetSet)
 
 
-def inside(file: FileStats, verified: OffsetRanges) -> OffsetRanges | None:
+def inside(file: FileStats, verified: OffsetSet) -> OffsetSet | None:
     """The offsets of a file of a state that held each of ``verified`` once and nothing else, by its metadata;
     None if that does not tell.
 
@@ -39,39 +41,29 @@ def inside(file: FileStats, verified: OffsetRanges) -> OffsetRanges | None:
     """
     if None in (file.partition_lower, file.partition_upper, file.offset_lower, file.offset_upper):
         return None
-    bounds = IntervalSet.of([(file.offset_lower or 0, (file.offset_upper or 0) + 1)])
-    within = OffsetRanges(
-        {
-            partition: common
-            for partition, ranges in verified.partitions.items()
-            if (file.partition_lower or 0) <= partition <= (file.partition_upper or 0)
-            and (common := ranges.intersect(bounds))
-        }
-    )
-    return within if within.count == file.records else None
+    start, until = file.offset_lower or 0, (file.offset_upper or 0) + 1
+    near = {
+        partition: offsets
+        for partition, offsets in verified.partitions.items()
+        if (file.partition_lower or 0) <= partition <= (file.partition_upper or 0)
+    }
+    if sum(offsets.count_within(start, until) for offsets in near.values()) != file.records:
+        return None
+    return OffsetSet({partition: offsets.within(start, until) for partition, offsets in near.items()})
 
 
-def advance(verified: OffsetRanges, removed: Counts[int], added: Counts[int]) -> Contents:
+def advance(verified: OffsetSet, removed: Counts[int], added: Counts[int]) -> Contents:
     """The table's offsets now. ``verified``: then, each once; ``removed``, ``added``: of the files that went
-    and came since. Costs by the range of these, whatever the table has beside it."""
-    # Not at the top: the DAG processor imports this module.
-    from sluice.core.offsets.bitmaps import Bitmap
-
-    present, repeated = dict(verified.partitions), dict[int, IntervalSet]()
-    for partition in sorted({*removed, *added}):
-        gone, come, then = removed[partition].present, added[partition], verified[partition]
-        bounds = (gone | come.present).bounds()
-        if bounds is None:
-            continue
-        near = IntervalSet.of([bounds])
-        kept = Bitmap.of(then.intersect(near)) - gone
-        present[partition] = then.minus(near).union((kept | come.present).ranges())
-        repeated[partition] = (come.repeated | (kept & come.present)).ranges()
-    return Contents(_without_empty(present), _without_empty(repeated))
-
-
-def _without_empty(partitions: Mapping[int, IntervalSet]) -> OffsetRanges:
-    return OffsetRanges({number: ranges for number, ranges in sorted(partitions.items()) if ranges})
+    and came since."""
+    present: dict[int, Bitmap] = dict(verified.partitions)
+    repeated: dict[int, Bitmap] = {}
+    for partition in {*removed, *added}:
+        come = added[partition]
+        kept = verified[partition] - removed[partition].present
+        present[partition] = kept | come.present
+        present[partition].compact()
+        repeated[partition] = come.repeated | (kept & come.present)
+    return Contents(OffsetSet(present), OffsetSet(repeated))
 
 
 @dataclass(frozen=True)
@@ -82,13 +74,17 @@ class Expected:
     starts: Mapping[int, int] = field(default_factory=dict)
     ends: Mapping[int, int] = field(default_factory=dict)
     removed: OffsetRanges = EMPTY
-    without_record: OffsetRanges = EMPTY
+    without_record: OffsetSet = field(default_factory=OffsetSet)
 
     @property
-    def offsets(self) -> OffsetRanges:
-        return OffsetRanges.from_ends(self.starts, self.ends).minus(self.removed)
+    def published(self) -> OffsetSet:
+        return OffsetSet.of(OffsetRanges.from_ends(self.starts, self.ends))
 
-    def missing(self, table: Contents, quarantine: Contents) -> OffsetRanges:
+    @property
+    def offsets(self) -> OffsetSet:
+        return self.published.minus(OffsetSet.of(self.removed))
+
+    def missing(self, table: Contents, quarantine: Contents) -> OffsetSet:
         """Those that are in neither."""
         return self.offsets.minus(table.present).minus(quarantine.present).minus(self.without_record)
 

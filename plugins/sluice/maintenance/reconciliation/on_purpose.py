@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from sluice.clients.lake.catalog import Lake
     from sluice.core.json_record import Document
-    from sluice.core.offsets.ranges import OffsetRanges
+    from sluice.core.offsets.offset_set import OffsetSet
     from sluice.ledger.documents import Ledger
 
 # A version that was loaded with `withhold` waits no longer than this for its replace unsaid.
@@ -59,7 +59,7 @@ class Exchanged:
 
     @classmethod
     def of(
-        cls, table: Table, removed: Sequence[DataFile], added: Sequence[DataFile], known: OffsetRanges
+        cls, table: Table, removed: Sequence[DataFile], added: Sequence[DataFile], known: OffsetSet
     ) -> Exchanged:
         """``known``: the offsets that were there before: a rewrite adds them again."""
         new, withheld = Counter[tuple[str, bool]](), Counter[str]()

@@ -11,9 +11,9 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.rewrites import Rewrites
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.reconciliation.history.foreign_commits import ForeignCommitCheck
@@ -30,7 +30,7 @@ from sluice.maintenance.reconciliation.incremental import (
     repeated_findings,
 )
 from sluice.maintenance.reconciliation.on_purpose import Exchanged, ask_for_plans
-from sluice.maintenance.reconciliation.portions import Portions
+from sluice.maintenance.reconciliation.portions import Portions, UsedPortions
 from sluice.maintenance.reconciliation.report import DAMAGED, kept, no_position, on_top_of
 from sluice.maintenance.reconciliation.verified_table import OnPurpose, Verified
 
@@ -77,16 +77,16 @@ class TableContents:
         batch_log: Callable[[str], BatchLog],
         *,
         is_by_catalog: bool = False,
-        scope: str = "",
     ) -> None:
-        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables; ``scope``:
-        the run, within which files are read once also if all of them are."""
+        """``batch_log``: of a table; ``is_by_catalog``: whether the catalog maintains the tables."""
         self.lake, self.table, self.quarantine, self.ledger = lake, table, quarantine, ledger
-        self._batch_log, self._scope = batch_log, scope
-        files = ForeignFiles(ledger, lambda: batch_log(table))
-        self._foreign = ForeignCommitCheck(ledger, files, is_by_catalog)
+        self._batch_log = batch_log
+        self._files = ForeignFiles(ledger, lambda: batch_log(table))
+        self._foreign = ForeignCommitCheck(ledger, self._files, is_by_catalog)
         # What the newest verification followed, or could not show: a line each.
         self.notes: Sequence[str] = ()
+        # Portions of all of these verifications.
+        self.used = UsedPortions()
 
     def earlier(self, document: Document | None, warn: Callable[..., Any]) -> Verified | None:
         """An earlier run's state, which the history of ``main`` is compared with; None if it is of another
@@ -111,13 +111,16 @@ class TableContents:
         return before
 
     def verify(
-        self, before: Verified | None, earlier: Verified | None
+        self, before: Verified | None, earlier: Verified | None, again_by: str = ""
     ) -> tuple[list[Finding], Verified | None]:
         """The findings, and the state now unless metadata or files could not be read. ``before``: the base of
-        the contents; ``earlier``: of the history, also if all contents are verified."""
+        the contents; ``earlier``: of the history, also if all contents are verified; ``again_by``: the run
+        that verifies all of them once more, on request: it reads what it has not read itself."""
+        since = f"since {earlier.manifest_list}" if earlier else "for the first time"
+        scope = f"all by {again_by}" if again_by else f"all {since}"
         try:
             instead = f"{self.table}: the whole tables are verified"
-            return on_top_of(before, lambda base: self._verify(base, earlier), instead)
+            return on_top_of(before, lambda base: self._verify(base, earlier, scope), instead)
         except Refused as error:
             if error.code is ErrorCode.ROWS_UNPLACED:
                 return [Finding(FindingName.OFFSETS_UNEXPECTED, str(error))], None
@@ -126,8 +129,9 @@ class TableContents:
             return [Finding(FindingName.METADATA_DAMAGED, str(error))], None
 
     def _verify(
-        self, before: Verified | None, earlier: Verified | None
+        self, before: Verified | None, earlier: Verified | None, scope: str
     ) -> tuple[list[Finding], Verified | None]:
+        """``scope``: of portions, if all is verified."""
         from sluice.clients.lake.commits import MAIN
         from sluice.clients.lake.position import position
         from sluice.clients.lake.snapshots import table_diff
@@ -145,7 +149,7 @@ class TableContents:
         found = history_findings(table, earlier, at, lambda: self._batch_log(self.table))
         is_another = bool({one.name for one in found} & ANOTHER)
         before = None if is_another else before
-        rejected = self._quarantined(before)
+        rejected = self._quarantined(before, scope)
         quarantine = rejected.contents
         diff = table_diff.diff(table, before.manifest_list if before else None)
         if diff is None:
@@ -157,13 +161,13 @@ class TableContents:
             foreign = foreign.more(self._foreign.of_quarantine(rejected.table, rejected.diff, earlier))
         found += foreign.findings
         self.notes = foreign.notes
-        contents, read = self._contents(table, diff, before, found)
-        known = before.without_record if before else EMPTY
+        portions = self._portions(before, scope)
+        contents, read = self._contents(table, diff, before, portions, found)
+        known = before.without_record if before else OffsetSet()
         expected = Expected(at.starts, at.ends, self._removed(table), known)
         # The batches are asked only if there are gaps.
         if missing := expected.missing(contents, quarantine):
-            recorded = self._batch_log(self.table).without_record(missing)
-            expected = replace(expected, without_record=known.union(recorded.offsets))
+            expected = replace(expected, without_record=known.union(self._without_record(missing)))
         found += content_findings(expected, contents, quarantine)
         newest = rejected.table.snapshot_by_name(MAIN) if rejected.table else None
         now = Verified(
@@ -195,13 +199,14 @@ class TableContents:
         table: Table,
         diff: TableDiff,
         before: Verified | None,
+        portions: Portions,
         found: list[Finding],
     ) -> tuple[Contents, int]:
         """The table's offsets, and how many files were read."""
         from sluice.clients.lake.snapshots import table_diff
         from sluice.core.offsets.counts import Counts, add_offsets
 
-        verified = before.present if before else EMPTY
+        verified = before.present if before else OffsetSet()
         rest = self._unaccepted(table, diff, before)
         removed, to_read = Counts[int](), []
         for file, stats in zip(rest.removed, table_diff.stats_of(table, rest.removed), strict=True):
@@ -210,10 +215,13 @@ class TableContents:
                 to_read.append(file)
             else:
                 add_offsets(removed, known)
-        portions = self._portions(before)
         removed.add_counts(portions.count(table, to_read))
 
-        said = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
+        by_summary = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
+        # Of batches that have expired the log says it, as far as it was asked about them.
+        said = self._files.batches | {
+            number: OffsetRanges.of_batch(text) for number, text in by_summary.items()
+        }
         added = table_diff.stats_of(table, [one.file for one in rest.added])
         # Only a batch's file is without repetitions for sure: a rewrite's is read, and one with gaps.
         conclusive = [
@@ -223,7 +231,7 @@ class TableContents:
         unknown = [one.file for one, is_known in zip(rest.added, conclusive, strict=True) if not is_known]
         by_metadata = [stats for stats, is_known in zip(added, conclusive, strict=True) if is_known]
         of_batches = [
-            BatchFile(stats, one.snapshot_id, OffsetRanges.of_batch(said[one.snapshot_id]))
+            BatchFile(stats, one.snapshot_id, said[one.snapshot_id])
             for one, stats in zip(rest.added, added, strict=True)
             if one.snapshot_id is not None and one.snapshot_id in said
         ]
@@ -248,10 +256,10 @@ class TableContents:
             [one for one in found.added if table_diff.is_data(one.file)],
         )
 
-    def _portions(self, before: Verified | None) -> Portions:
-        return Portions(self.ledger, before.manifest_list if before else f"all by {self._scope}")
+    def _portions(self, before: Verified | None, scope: str) -> Portions:
+        return Portions(self.ledger, before.manifest_list if before else scope, self.used)
 
-    def _quarantined(self, before: Verified | None) -> Quarantined:
+    def _quarantined(self, before: Verified | None, scope: str) -> Quarantined:
         from pyiceberg.expressions import EqualTo
 
         from sluice.clients.lake.snapshots import table_diff
@@ -267,13 +275,20 @@ class TableContents:
         base = before if before and before.quarantine_list else None
         rest = self._unaccepted(table, diff, base)
         added = [one.file for one in rest.added]
-        portions = self._portions(base)
+        portions = self._portions(base, scope)
         gone, come = portions.count(table, rest.removed, rows), portions.count(table, added, rows)
-        verified = base.quarantined if base else EMPTY
+        verified = base.quarantined if base else OffsetSet()
         contents = advance(verified, gone, come)
         exchanged = Exchanged.of(table, rest.removed, added, verified)
         on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
         return Quarantined(contents, on_purpose, table, diff, len(rest.removed) + len(rest.added))
+
+    def _without_record(self, missing: OffsetSet) -> OffsetSet:
+        """Those of the missing offsets that batches recorded as without a record."""
+        log, found = self._batch_log(self.table), OffsetSet()
+        for piece in missing.pieces():
+            found = found.union(OffsetSet.of(log.without_record(piece).offsets))
+        return found
 
     def _removed(self, table: Table) -> OffsetRanges:
         """The offsets that changes took out on purpose; one GET if there are any."""

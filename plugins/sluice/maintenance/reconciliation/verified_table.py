@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime, timedelta
 
 from sluice.core.json_record import Document
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.offsets.rejection import MIN_MALFORMED, Share
-from sluice.core.offsets.verify import EMPTY
 from sluice.core.tables.continuity import covers
 
 # Malformed records of runs that have too few by themselves are counted together for so long.
@@ -72,9 +72,9 @@ class Verified:
     it."""
     ends: dict[int, int]
     """Partition -> the offset up to which everything is published."""
-    present: OffsetRanges
+    present: OffsetSet
     """Offsets in the table."""
-    quarantined: OffsetRanges
+    quarantined: OffsetSet
     """Offsets in the quarantine that the consumer rejected."""
     files: int = 0
     """Number of data files that came or went since the run before."""
@@ -86,7 +86,7 @@ class Verified:
     """Number of records rejected so far that do not say that they are there on purpose."""
     on_purpose: OnPurpose = field(default_factory=OnPurpose)
     """The unplanned ones of these records are malformed too."""
-    without_record: OffsetRanges = EMPTY
+    without_record: OffsetSet = field(default_factory=OffsetSet)
     """Offsets in neither table, which the consumer recorded as without a record."""
     base: Base | None = None
     """State behind which no run has judged malformed records yet; None: the run before."""
@@ -97,10 +97,10 @@ class Verified:
     """Iceberg's, of that snapshot."""
 
     @property
-    def published(self) -> OffsetRanges:
+    def published(self) -> OffsetSet:
         """The offsets that counted as published; without ``starts`` those that are accounted for."""
         if self.starts is not None:
-            return OffsetRanges.from_ends(self.starts, self.ends)
+            return OffsetSet.of(OffsetRanges.from_ends(self.starts, self.ends))
         return self.present.union(self.quarantined).union(self.without_record)
 
     @property
@@ -112,7 +112,7 @@ class Verified:
         return self.present.count + self.quarantined.count
 
     def quarantined_since(self, earlier: Verified | Base | None) -> int:
-        return self.quarantined.minus(_until(earlier)).count
+        return _count_behind(self.quarantined, earlier)
 
     def rejected_since(self, earlier: Verified | Base | None) -> Share:
         """The malformed records that are in quarantine, of those that were published since ``earlier``."""
@@ -121,7 +121,7 @@ class Verified:
         malformed = max(self.malformed - before[0], 0) + max(self.unplanned - before[1], 0)
         # A change may have published some of them.
         malformed = min(malformed, self.quarantined_since(earlier))
-        return Share.beside(self.present.minus(_until(earlier)).count, malformed)
+        return Share.beside(_count_behind(self.present, earlier), malformed)
 
     def counted(self, earlier: Verified | None, now: datetime) -> Verified:
         """With the base of the next run: the one of ``earlier``, until enough were malformed since then to be
@@ -155,11 +155,11 @@ class Verified:
             document["quarantine_list"],
             _offsets(document["starts"]) if document.get("starts") is not None else None,
             _offsets(document["ends"]),
-            OffsetRanges.from_json(document["present"]),
-            OffsetRanges.from_json(document["quarantined"]),
+            OffsetSet.from_json(document["present"]),
+            OffsetSet.from_json(document["quarantined"]),
             malformed=document["malformed"],
             on_purpose=OnPurpose(**document["on_purpose"]),
-            without_record=OffsetRanges.from_json(document.get("without_record", "{}")),
+            without_record=OffsetSet.from_json(document.get("without_record", "{}")),
             base=Base.from_json(document["base"]) if document.get("base") else None,
             quarantine_snapshot_id=document.get("quarantine_snapshot_id"),
             quarantine_sequence_number=document.get("quarantine_sequence_number", 0),
@@ -173,5 +173,10 @@ def _offsets(document: Document) -> dict[int, int]:
     return {int(partition): offset for partition, offset in document.items()}
 
 
-def _until(earlier: Verified | Base | None) -> OffsetRanges:
-    return OffsetRanges.from_ends({}, earlier.ends) if earlier else EMPTY
+def _count_behind(offsets: OffsetSet, earlier: Verified | Base | None) -> int:
+    """Number of those at or behind the ends of ``earlier``."""
+    ends = earlier.ends if earlier else {}
+    return sum(
+        len(bitmap) - bitmap.count_within(0, ends.get(partition, 0))
+        for partition, bitmap in offsets.partitions.items()
+    )

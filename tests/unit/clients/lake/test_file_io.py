@@ -17,11 +17,13 @@ from pyarrow import parquet as pq
 from sluice.clients.lake import file_io as lake_io
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.file_io import BotoFileIO
+from sluice.clients.lake.snapshots.stored_files import states
 from sluice.clients.s3 import object_file
 from sluice.clients.s3.bodies import TRIES
 from sluice.config.platform_sections.lake import BUCKET_LISTS
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
+from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
 from tests.support.s3_answer import object_answer
 
@@ -188,3 +190,19 @@ def test_what_is_denied_in_a_bucket_that_cannot_be_listed_may_be_missing(is_list
         opened.open()
     assert refused.value.code is code
     assert is_listed or "or no right to read it" in str(refused.value)
+
+
+def test_an_overwritten_object_has_another_state_and_one_that_is_gone_none() -> None:
+    memory = MemoryS3()
+    files = BotoFileIO({}, memory.as_client())
+    memory.objects["b", "t/data/1.parquet"] = b"one"
+    memory.objects["b", "t/data/2.parquet"] = b"two"
+    (first,) = states(files, [DATA])
+    assert states(files, [DATA, "s3://b/t/data/gone.parquet"]) == [first, None]
+    # As long as the one before it, and then the first one again.
+    memory.earlier["b", "t/data/1.parquet"] = [b"one"]
+    memory.objects["b", "t/data/1.parquet"] = b"eno"
+    (second,) = states(files, [DATA])
+    memory.earlier["b", "t/data/1.parquet"] = [b"eno", b"one"]
+    memory.objects["b", "t/data/1.parquet"] = b"one"
+    assert len({first, second, *states(files, [DATA])}) == 3

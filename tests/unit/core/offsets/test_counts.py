@@ -20,6 +20,7 @@ from sluice.core.offsets.counts import (
     present_offsets,
     repeated_offsets,
 )
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from tests.support.counted import counts
 from tests.support.raising import raising
@@ -111,7 +112,7 @@ def test_counts_are_read_as_they_were_written(values: dict[int, list[int]]) -> N
 
 def test_offsets_are_those_that_are_there_and_those_that_are_repeated() -> None:
     found = counts({2: [5, 4, 5], 0: [7]})
-    add_offsets(found, OffsetRanges.of({0: [(7, 9)], 1: [(3, 4)]}))
+    add_offsets(found, OffsetSet.of(OffsetRanges.of({0: [(7, 9)], 1: [(3, 4)]})))
     assert present_offsets(found) == OffsetRanges.of({0: [(7, 9)], 1: [(3, 4)], 2: [(4, 6)]})
     assert repeated_offsets(found) == OffsetRanges.of({0: [(7, 8)], 2: [(5, 6)]})
 

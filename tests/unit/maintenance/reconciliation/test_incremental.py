@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from sluice.core.findings import FindingName
 from sluice.core.offsets.counts import Counts, add_offsets
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.offsets.verify import EMPTY, FileStats
+from sluice.core.offsets.verify import FileStats
 from sluice.maintenance.reconciliation.incremental import (
     BatchFile,
     Contents,
@@ -41,6 +42,10 @@ class File:
         )
 
 
+def of(rows: list[Row] | set[Row]) -> OffsetSet:
+    return OffsetSet.of(ranges(rows))
+
+
 def ranges(rows: list[Row] | set[Row]) -> OffsetRanges:
     return OffsetRanges.of({p: [(o, o + 1) for q, o in rows if q == p] for p, _ in rows})
 
@@ -57,7 +62,7 @@ class Table:
     ends: dict[int, int] = field(default_factory=lambda: {0: 0, 1: 0})
     quarantined: set[Row] = field(default_factory=set)
     removed: set[Row] = field(default_factory=set)
-    recorded: tuple[dict[str, File], OffsetRanges] = field(default_factory=lambda: ({}, EMPTY))
+    recorded: tuple[dict[str, File], OffsetSet] = field(default_factory=lambda: ({}, OffsetSet()))
     count: int = 0
 
     def add(self, rows: list[Row], is_of_batch: bool = False) -> None:
@@ -109,7 +114,7 @@ class Table:
         for name in then.keys() - self.files.keys():
             known = inside(then[name].stats, verified)
             if known is not None:
-                assert known == ranges(list(then[name].rows))
+                assert known == of(list(then[name].rows))
             if known is not None:
                 add_offsets(removed, known)
             else:
@@ -122,7 +127,7 @@ class Table:
             file.stats.count(come)
         now = advance(verified, removed, come)
         expected = Expected({}, self.ends, ranges(self.removed))
-        found = content_findings(expected, now, Contents(ranges(self.quarantined)))
+        found = content_findings(expected, now, Contents(of(self.quarantined)))
         if not found:
             self.recorded = (dict(self.files), now.present)
         return {finding.name for finding in found}
@@ -175,15 +180,15 @@ def test_an_offset_of_an_earlier_run_that_comes_again_is_found() -> None:
 
 
 def test_the_quarantine_may_be_ahead_of_the_table() -> None:
-    quarantine = Contents(ranges({(0, 3), (0, 9)}))
-    table = Contents(ranges({(0, 0), (0, 1), (0, 2)}))
+    quarantine = Contents(of({(0, 3), (0, 9)}))
+    table = Contents(of({(0, 0), (0, 1), (0, 2)}))
     assert content_findings(Expected({}, {0: 4}), table, quarantine) == []
 
 
 def test_an_offset_that_the_quarantine_has_twice_is_found_before_it_is_published() -> None:
     """A later run begins with each offset of the quarantine once."""
-    quarantine = Contents(ranges({(0, 3), (0, 9)}), ranges({(0, 9)}))
-    table = Contents(ranges({(0, 0), (0, 1), (0, 2)}))
+    quarantine = Contents(of({(0, 3), (0, 9)}), of({(0, 9)}))
+    table = Contents(of({(0, 0), (0, 1), (0, 2)}))
     (found,) = content_findings(Expected({}, {0: 4}), table, quarantine)
     assert (found.name, found.whole) == (FindingName.OFFSETS_DUPLICATED, "0=[9,10)")
 

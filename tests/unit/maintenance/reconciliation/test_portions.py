@@ -11,7 +11,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 
 from sluice.clients.lake.reading import files
-from sluice.clients.lake.snapshots import table_diff
+from sluice.clients.lake.snapshots import stored_files, table_diff
 from sluice.core.offsets.counts import Counts
 from sluice.ledger.documents import Ledger
 from sluice.maintenance.reconciliation import portions
@@ -97,6 +97,28 @@ def test_a_portion_with_a_file_that_is_not_to_be_read_any_more_does_not_count(wo
     assert len(world.read) == 1
 
 
+def test_a_file_that_was_repaired_in_place_is_read_again(world: World) -> None:
+    """Its name, its size and its rows by the manifest are the same; the portions without it count."""
+    whole = world.files()[0]
+    path, damaged = (Path(one.file_path.removeprefix("file://")) for one in (whole, world.files()[1]))
+    repaired = path.read_bytes()
+    path.write_bytes(damaged.read_bytes())
+    assert world.count() != EVERY
+    path.write_bytes(repaired)
+    assert world.count() == EVERY
+    assert whole.file_path in world.read
+    assert len(world.read) == 2
+    assert world.count() == EVERY
+    assert world.read == []
+
+
+def test_what_a_store_does_not_tell_is_read_each_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stored_files, "states", lambda io, paths: [None for _ in paths])
+    assert world.count() == EVERY
+    assert world.count() == EVERY
+    assert len(world.read) == 6
+
+
 @pytest.mark.parametrize(
     "alter", [lambda names: {}, lambda names: dict.fromkeys(names, 1)], ids=["none", "other sizes"]
 )
@@ -118,6 +140,18 @@ def test_other_scopes_and_other_rows_are_read_by_themselves(world: World) -> Non
     assert len(world.read) == 6
     assert world.count(rows=GreaterThan(files.OFFSET, 8)) == {0: [10], 1: [9]}
     assert len(world.read) == 6
+
+
+def test_a_portion_has_no_more_than_so_many_files(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(portions, "PORTION_ROWS", 100)
+    monkeypatch.setattr(portions, "PORTION_FILES", 3)
+    world.killed_after = 3
+    with pytest.raises(Killed):
+        world.count()
+    world.killed_after = 99
+    assert world.count() == EVERY
+    assert len(world.read) == 3
+    assert len(list(world.ledger.keys("portions/"))) == 2
 
 
 def test_few_rows_are_read_without_a_record(world: World) -> None:

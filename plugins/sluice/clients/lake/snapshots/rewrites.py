@@ -14,6 +14,7 @@ from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading.files import OFFSET, PARTITION
 from sluice.clients.lake.snapshots import exchanged_offsets
 from sluice.clients.lake.snapshots.digest import digest_of
+from sluice.clients.lake.snapshots.listed_file import ListedFiles, entries
 from sluice.clients.lake.snapshots.table_diff import between
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Missing
@@ -108,22 +109,21 @@ def exchanged(table: Table, snapshot: Snapshot) -> tuple[list[DataFile], list[Da
     a manifest out removes its files, and lists none as removed. Later, what its own manifests say.
     """
     if parent := parent_of(table, snapshot):
-        diff = between(table.io, parent.manifest_list, snapshot.manifest_list)
+        diff = between(table, parent.manifest_list, snapshot.manifest_list)
         return diff.removed, [one.file for one in diff.added], diff.has_deletes
-    removed: list[DataFile] = []
-    added: list[DataFile] = []
+    removed, added, listed = list[DataFile](), list[DataFile](), ListedFiles(table)
     with asking(f"manifests of snapshot {snapshot.snapshot_id}"):
         manifests = snapshot.manifests(table.io)
         for manifest in manifests:
             # What it added and removed is in the manifests that it wrote.
             if manifest.added_snapshot_id != snapshot.snapshot_id:
                 continue
-            for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=False):
+            for entry in entries(table.io, manifest):
                 if entry.snapshot_id == snapshot.snapshot_id:
                     if entry.status == ManifestEntryStatus.DELETED:
-                        removed.append(entry.data_file)
+                        removed.append(listed.of(entry.data_file))
                     elif entry.status == ManifestEntryStatus.ADDED:
-                        added.append(entry.data_file)
+                        added.append(listed.of(entry.data_file))
     return removed, added, any(manifest.content == ManifestContent.DELETES for manifest in manifests)
 
 

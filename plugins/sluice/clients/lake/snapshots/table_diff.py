@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    ManifestContent,
+    ManifestEntryStatus,
+    ManifestFile,
+    read_manifest_list,
+)
 from pyiceberg.table import FileScanTask, Table
 from pyiceberg.table.snapshots import Snapshot
 
@@ -19,6 +26,7 @@ from sluice.clients.lake import counting
 from sluice.clients.lake.commits import MAIN, ancestors, is_of_sluice, summary_of
 from sluice.clients.lake.errors import asking
 from sluice.clients.lake.reading import files
+from sluice.clients.lake.snapshots.listed_file import ListedFiles, entries
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.offsets.counts import Counts
@@ -36,7 +44,7 @@ _NOT_AVRO = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AddedFile:
     """``snapshot_id``, ``sequence_number``: of the commit that added it."""
 
@@ -71,16 +79,17 @@ def diff(table: Table, manifest_list: str | None) -> TableDiff | None:
     LAKE_FILE_MISSING if one of these is gone, or CORRUPT_OBJECT if it is damaged.
     """
     snapshot = table.snapshot_by_name(MAIN)
-    return None if snapshot is None else between(table.io, manifest_list, snapshot.manifest_list)
+    return None if snapshot is None else between(table, manifest_list, snapshot.manifest_list)
 
 
-def between(io: FileIO, before: str | None, manifest_list: str) -> TableDiff:
+def between(table: Table, before: str | None, manifest_list: str) -> TableDiff:
     """As :func:`diff`, from the state with manifest list ``before`` to the one with ``manifest_list``."""
+    io, listed = table.io, ListedFiles(table)
     now = {one.manifest_path: one for one in _manifests(io, manifest_list)}
     then = {one.manifest_path: one for one in _manifests(io, before)} if before else {}
     come = [one for path, one in now.items() if path not in then]
     gone = [one for path, one in then.items() if path not in now]
-    new, old = list(_live(io, come)), list(_live(io, gone))
+    new, old = list(_live(io, listed, come)), list(_live(io, listed, gone))
     return TableDiff(
         manifest_list,
         [one.file for one in _beyond(old, new)],
@@ -114,7 +123,7 @@ def _manifests(io: FileIO, location: str) -> list[ManifestFile]:
             raise _damaged(f"manifest list {location}", repr(error)) from error
 
 
-def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[AddedFile]:
+def _live(io: FileIO, listed: ListedFiles, manifests: Iterable[ManifestFile]) -> Iterator[AddedFile]:
     """The files that these list: one that two of them list twice."""
     for manifest in manifests:
         what = f"manifest {manifest.manifest_path}"
@@ -123,13 +132,13 @@ def _live(io: FileIO, manifests: Iterable[ManifestFile]) -> Iterator[AddedFile]:
             if size != manifest.manifest_length:
                 raise _damaged(what, f"{size} bytes, its list says {manifest.manifest_length}")
             try:
-                entries = manifest.fetch_manifest_entry(io, discard_deleted=True)
+                for entry in entries(io, manifest):
+                    if entry.status != ManifestEntryStatus.DELETED:
+                        # Not the number of its rows, which a compaction keeps.
+                        at = entry.file_sequence_number
+                        yield AddedFile(listed.of(entry.data_file), entry.snapshot_id, at)
             except _NOT_AVRO as error:
                 raise _damaged(what, repr(error)) from error
-        for entry in entries:
-            # Not the number of its rows, which a compaction keeps.
-            at = entry.file_sequence_number
-            yield AddedFile(entry.data_file, entry.snapshot_id, at)
 
 
 def is_data(file: DataFile) -> bool:
@@ -155,7 +164,7 @@ def read(
 
 
 def stats_of(table: Table, data_files: Iterable[DataFile]) -> list[FileStats]:
-    return files.file_stats(table, [FileScanTask(one) for one in data_files])
+    return files.file_stats(table, (FileScanTask(one) for one in data_files))
 
 
 def _damaged(what: str, how: str) -> Refused:

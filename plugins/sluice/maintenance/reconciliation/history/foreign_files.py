@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from sluice.clients.lake.snapshots.table_diff import AddedFile
+    from sluice.core.offsets.ranges import OffsetRanges
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
     from sluice.maintenance.reconciliation.verified_table import Verified
@@ -30,10 +31,12 @@ _CLOCK_SLACK = timedelta(minutes=5)
 
 
 class ForeignFiles:
-    """Foreign files of one table. ``batch_log``: its log, asked only about batches that have expired."""
+    """Foreign files of one table. ``batch_log``: its log, asked only about batches that have expired: of
+    those that it has ``batches`` are the snapshots and offset ranges."""
 
     def __init__(self, ledger: Ledger, batch_log: Callable[[], BatchLog]) -> None:
         self._rewrites, self._batch_log = VerifiedRewrites(ledger), batch_log
+        self.batches: dict[int, OffsetRanges] = {}
 
     def since(
         self, table: Table, added: Sequence[AddedFile], earlier: Verified
@@ -52,7 +55,9 @@ class ForeignFiles:
             expired -= self._of_rewrites(table, earlier)
         if expired:
             since = time_of(earlier.committed_at) - _CLOCK_SLACK
-            expired -= self._batch_log().recorded(expired, since)
+            recorded = self._batch_log().recorded(expired, since)
+            self.batches |= recorded
+            expired -= recorded.keys()
         found = dict[int | None, list[str]]()
         for one in new:
             if one.snapshot_id is None or one.snapshot_id in expired or not kept.get(one.snapshot_id, True):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.findings import Finding, FindingName
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import time_of
 from sluice.core.tables.continuity import covers
@@ -47,7 +48,7 @@ def history_findings(
         return [
             Finding(FindingName.TABLE_RESTORED, f"{named}, which was restored to before it and has gone on")
         ]
-    if lost := earlier.published.minus(OffsetRanges.from_ends(at.starts, at.ends)):
+    if lost := earlier.published.minus(OffsetSet.of(OffsetRanges.from_ends(at.starts, at.ends))):
         message = (
             f"{earlier.table}: main says it starts at {at.starts}, and the last run verified {lost.count} "
             f"offsets before that: {lost.shown()}"

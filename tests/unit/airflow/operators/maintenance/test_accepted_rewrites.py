@@ -150,6 +150,32 @@ def test_a_full_run_that_was_killed_goes_on_and_the_next_one_reads_everything(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In portions of a file each."""
+    read = killed_after_a_file(world, monkeypatch)
+    with pytest.raises(Exception, match="killed"):
+        world.run(full=True, run_id="one")
+    assert "8 offsets, each once" in world.run(full=True, run_id="one")["result"]
+    of_table = [name for name in read if "quarantine" not in name]
+    assert len(of_table) == len(set(of_table)), "each once, and the killing"
+    known = len(of_table)
+    world.run(full=True, run_id="two")
+    assert len([name for name in read if "quarantine" not in name]) == 2 * known - 1
+
+
+def test_a_run_that_lost_its_base_and_was_killed_is_gone_on_with_by_the_next_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    base = world.manifest_list()
+    read = killed_after_a_file(world, monkeypatch)
+    base.unlink()
+    with pytest.raises(Exception, match="killed"):
+        world.run(run_id="one")
+    assert "8 offsets, each once" in world.run(run_id="two")["result"]
+    of_table = [name for name in read if "quarantine" not in name]
+    assert len(of_table) == len(set(of_table)) == 3, "each once, and the killing"
+
+
+def killed_after_a_file(world: World, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of files that were read, and of the end of the first task; each file is a portion."""
     rewrite(world, where=f"{OFFSET} < 4")
     rewrite(world, where=f"{OFFSET} >= 4")
     read, count = list[str](), table_diff.count_offsets
@@ -164,11 +190,4 @@ def test_a_full_run_that_was_killed_goes_on_and_the_next_one_reads_everything(
 
     monkeypatch.setattr(portions, "PORTION_ROWS", 3)
     monkeypatch.setattr(table_diff, "count_offsets", until_killed)
-    with pytest.raises(Exception, match="killed"):
-        world.run(full=True, run_id="one")
-    assert "8 offsets, each once" in world.run(full=True, run_id="one")["result"]
-    of_table = [name for name in read if "quarantine" not in name]
-    assert len(of_table) == len(set(of_table)), "each once, and the killing"
-    known = len(of_table)
-    world.run(full=True, run_id="two")
-    assert len([name for name in read if "quarantine" not in name]) == 2 * known - 1
+    return read
