@@ -128,6 +128,7 @@ def test_what_no_proxy_names_does_not(
     spark: SparkSession, platform: Platform, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By a domain, which AWS's client does not read in the variable; also where it finds HTTP_PROXY."""
+    monkeypatch.setenv("HTTP_PROXY", proxy.url)
     monkeypatch.setenv("NO_PROXY", "test")
     go_through(spark, jvm_proxies(platform))
     asked_by_kafka(spark)
