@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 
 from sluice.clients.jvm_proxies import JvmProxies, jvm_proxies
 from sluice.clients.kafka.login.properties import java as java_of_kafka
+from sluice.clients.proxies import proxy_of
 from sluice.clients.s3.login import java
 from sluice.config import platform as platforms
 from sluice.config.platform import Platform
@@ -225,7 +226,9 @@ def log_in_to_rest(spark: SparkSession, platform: Platform) -> None:
     client takes the JVM's own, so that others of the JVM's that have none have it too, with the system's CAs.
 
     Raises Refused for files that cannot be used, and what Python's client raises, which logs in first: it
-    sends no secret to where a redirect leads, or a server's configuration without encryption. Java's does.
+    sends no secret to where a redirect leads, or a server's configuration without encryption. Java's does, so
+    that it has its tokens from this process. Not through a proxy, which all of its requests go through; nor
+    where keys of tables are renewed by JVMs on other machines.
     """
     catalog = platform.lake.catalog
     if catalog.type != REST:
@@ -236,7 +239,15 @@ def log_in_to_rest(spark: SparkSession, platform: Platform) -> None:
 
     if catalog.sslrootcert or catalog.sslcert:
         catalog_login.encrypt(cast("Any", spark._jvm), catalog)
-    opened(platform.lake.pyiceberg(platform.s3)).close()
+    pointers: Any = opened(platform.lake.pyiceberg(platform.s3))
+    is_elsewhere = platform.lake.vends and s3_login.has_executors(spark)
+    if is_elsewhere or proxy_of(catalog.uri) or pointers.catalog.tokens is None:
+        pointers.close()
+        return
+    from sluice.clients.catalogs import token_endpoint
+
+    for key, value in token_endpoint.java(pointers.catalog.tokens).items():
+        spark.conf.set(f"spark.sql.catalog.{CATALOG}.{key}", value)
 
 
 def tasks(spark: SparkSession, group: str | None = None) -> list[tuple[int, int]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any, cast
@@ -130,8 +131,18 @@ def test_a_broker_that_was_not_done_in_time_is_not_well(monkeypatch: pytest.Monk
                 raise Unreachable("no answer")
 
         monkeypatch.setattr(probing, "KafkaAdmin", Away)
+        is_done = threading.Event()
+        ask_broker = probing._ask_broker
+
+        def asked_broker(row: Row, *others: Any) -> None:
+            ask_broker(row, *others)
+            is_done.set()
+
+        monkeypatch.setattr(probing, "_ask_broker", asked_broker)
+        monkeypatch.setattr("sluice.connection_check.probing.proxies.CONNECT_SECONDS", 60)
         whole = Row("consumer", "kafka", kafka.bootstrap_servers)
-        rows = look([End(whole, lambda rows: probing.ask(kafka, "consumer", [], rows))], seconds=1)
+        rows = look([End(whole, lambda rows: probing.ask(kafka, "consumer", [], rows))], seconds=5)
+        assert is_done.is_set()
     assert [(row.address, row.state) for row in rows[1:]] == [
         (addresses[0], "not looked at"),
         (addresses[1], "FAILED"),

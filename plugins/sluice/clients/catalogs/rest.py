@@ -188,6 +188,14 @@ class BoundedCatalog(RestCatalog):
         asking.verify, asking.cert = session.verify, session.cert
         return RenewedToken(asking, self.auth_url, credential, None, self._extract_optional_oauth_params())
 
+    @property
+    def tokens(self) -> RenewedToken | None:
+        """Tokens of the declared endpoint; None without a credential, or if the server names another one,
+        which Java's client goes by, too."""
+        found = self._auth_manager
+        is_declared = self.properties.get("oauth2-server-uri") == self._declared.get("oauth2-server-uri")
+        return found if isinstance(found, RenewedToken) and is_declared else None
+
     def _init_sigv4(self, session: Session) -> None:
         if BOTOCORE_SESSION not in self.properties:
             # The server's wish; Iceberg's Java client does not follow it, and no login is declared for it.

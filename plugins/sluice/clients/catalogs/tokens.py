@@ -96,6 +96,12 @@ class RenewedToken(LegacyOAuth2AuthManager):
             self._expires_at = began + self._seconds
             self._renew_at = self._expires_at - early if math.isfinite(self._seconds) else math.inf
 
+    def another(self) -> tuple[str, float]:
+        """A new token for a client that keeps it itself, and the seconds that it counts (math.inf: it does
+        not say). Raises as the constructor."""
+        with self._guard:
+            return self._fetch_access_token(str(self._credential)), self._seconds
+
     def auth_header(self) -> str:
         now = monotonic()
         # While a token counts, one request asks for the next one, and no other waits for it.
