@@ -68,7 +68,7 @@ def summary(rejected: Iterable[Rejected], declared: Declared, all_reasons: str =
     """The most frequent reasons, a text each: how many rows have it and its fix, the first of them with its
     cell. Last, how many more reasons there are, and where a person sees them (``all_reasons``). A row counts
     for each of its columns that are wrong."""
-    # Of millions of rows a few are kept.
+    # A few are kept of millions of rows.
     kinds = defaultdict[str, _Reasons](_Reasons)
     for one in rejected:
         for kind, reason in _kinds(one.reason):

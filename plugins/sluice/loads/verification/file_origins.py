@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 # As OwnSnapshots.among: of snapshots of a table, expired ones or rewrites, those that are own and verified,
 # by at most so many documents.
 Recorded = Callable[["Table", Mapping[int, int], int], set[int]]
-# Of a file without one.
+# The number of a file that has none.
 _NO_NUMBER = 2**63
 
 

@@ -88,7 +88,7 @@ class LoadVerification:
 
         lake = self.systems.lake
         sent = produced.offsets_of_all(self.produced)
-        # Of one state: what a change removes meanwhile is in it, and not among the removed.
+        # One state for both: what a change removes meanwhile is in it, and not among the removed.
         table = lake.table(self.spec.table)
         removed = removed_by(self.ledger.client, published_changes(table))
         expected = sent.minus(removed.single_offsets)

@@ -186,7 +186,7 @@ def test_moments_from_everywhere_are_a_bounded_question(timed: Timed) -> None:
     timed.at(("between", minutes(3)), *((f"x{n}", minutes(n * 7)) for n in many))
     load = timed.at(*((f"x{n}", minutes(n * 7)) for n in many))
     found = timed.count(load)
-    # Of many a few are named.
+    # A few of many are named.
     assert found.duplicates == {f"x{n}": 2 for n in sorted(many, key=str)[:MAX_NAMED_IDS]}
     assert found.more == len(many) - MAX_NAMED_IDS
     assert "between" in timed.read, "so many ranges alone do not leave that out"
