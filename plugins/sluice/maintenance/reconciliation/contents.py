@@ -232,7 +232,7 @@ class ContentsReconciliation:
 
     def _waiting(self, verified: Verified, now: datetime) -> list[Finding]:
         """Versions that were loaded to replace earlier ones, and have not."""
-        found = waiting(self.ledger, self._lake, self.spec.table, verified.on_purpose.withheld, now)
+        found = waiting(verified.on_purpose, lambda: self._contents.sources().reverted, now)
         hours = f"for more than {WAITS.total_seconds() / 3600:g} hours"
         whole = f"{len(found)} versions wait {hours} for action replace: {'; '.join(found)}"
         shown = f"{len(found)} versions wait {hours} for action replace: {summarize(found)}"

@@ -7,7 +7,7 @@ and the consumer asks no ledger. So the plan of each source is asked for once, w
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,28 +16,30 @@ from sluice.core.offsets.quarantine import CONSUMER_STAGE, ON_PURPOSE, WITHHELD
 from sluice.core.offsets.sources import source_id
 from sluice.ledger.keys import planned_key
 from sluice.loads.known.index import newest_contents
-from sluice.loads.known.verified import VerifiedSources
-from sluice.maintenance.reconciliation.verified_table import OnPurpose
+from sluice.maintenance.reconciliation.verified_table import OnPurpose, WithheldPlan
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
     from pyiceberg.table import Table
 
-    from sluice.clients.lake.catalog import Lake
     from sluice.core.json_record import Document
     from sluice.core.offsets.offset_set import OffsetSet
     from sluice.ledger.documents import Ledger
+    from sluice.loads.known.verified import VerifiedSources
 
 # A version that was loaded with `withhold` waits no longer than this for its replace unsaid.
 WAITS = timedelta(hours=24)
 
 
-def ask_for_plans(before: OnPurpose, ledger: Ledger, exchanged: Exchanged) -> OnPurpose:
-    """``before`` with the ``exchanged`` records. A GET for each source of new records that is not known as
-    withheld."""
+def ask_for_plans(
+    before: OnPurpose, ledger: Ledger, exchanged: Exchanged, sources: Callable[[], VerifiedSources]
+) -> OnPurpose:
+    """``before`` with the ``exchanged`` records. ``sources``: of the table. A GET for each source of new
+    records that is not known as withheld; once for each that is a LIST and a GET more."""
     from sluice.clients.s3.requests import at_once
 
-    names = sorted({source for source, _ in exchanged.new} - before.withheld.keys())
+    without_plan = before.withheld.keys() - before.plans.keys()
+    names = sorted({source for source, _ in exchanged.new} - before.withheld.keys() | without_plan)
     found = dict(zip(names, at_once(names, lambda one: ledger.get(planned_key(one))), strict=True))
     planned = {source for source, document in found.items() if document is not None}
     to_withhold = {source for source in planned if (found[source] or {}).get("withheld")}
@@ -46,7 +48,25 @@ def ask_for_plans(before: OnPurpose, ledger: Ledger, exchanged: Exchanged) -> On
         n for (source, is_withheld), n in exchanged.new.items() if source not in known[is_withheld]
     )
     now = {source: before.withheld.get(source, 0) + exchanged.withheld[source] for source in known[True]}
-    return OnPurpose(before.unplanned + unplanned, {source: n for source, n in sorted(now.items()) if n > 0})
+    withheld = {source: n for source, n in sorted(now.items()) if n > 0}
+    new = [plan for source in withheld.keys() - before.plans.keys() if (plan := found.get(source))]
+    plans = dict(before.plans)
+    if new:
+        incarnation = sources().incarnation
+        asked = at_once(new, lambda plan: _with_older(ledger, incarnation, plan))
+        plans |= {plan["source_id"]: one for plan, one in zip(new, asked, strict=True)}
+    plans = {source: plans[source] for source in withheld if source in plans}
+    return OnPurpose(before.unplanned + unplanned, withheld, plans)
+
+
+def _with_older(ledger: Ledger, incarnation: str | None, plan: Document) -> WithheldPlan:
+    """The object's contents before this one do not change any more, whatever is planned later."""
+    key, own = source_id(plan["bucket"], plan["key"], ""), plan["source_id"]
+    _, contents = newest_contents(ledger, incarnation, key) if incarnation else (0, ())
+    ids = [one.source_id for one in contents]
+    older = set(ids[: ids.index(own)] if own in ids else ids) - {own}
+    name = f"s3://{plan['bucket']}/{plan['key']} version {plan['version_id'] or plan['etag']}"
+    return WithheldPlan(plan["at"], f"{name} (load {plan['run_id']})", tuple(sorted(older)))
 
 
 @dataclass(frozen=True)
@@ -85,27 +105,18 @@ def _rows(table: Table, data_files: Sequence[DataFile]) -> Iterable[tuple[int, i
             yield partition, offset, source or "", reason.startswith(WITHHELD)
 
 
-def waiting(ledger: Ledger, lake: Lake, table: str, withheld: Mapping[str, int], now: datetime) -> list[str]:
-    """The versions that are withheld for more than WAITS, by what their plans and the changes say."""
-    verified = VerifiedSources(ledger, lake, table) if withheld else None
-    found = []
-    for source, count in withheld.items():
-        plan = ledger.get(planned_key(source))
-        if verified is None or plan is None or now - datetime.fromisoformat(plan["at"]) <= WAITS:
-            continue
-        if not _is_done(ledger, verified, plan):
-            name = f"s3://{plan['bucket']}/{plan['key']} version {plan['version_id'] or plan['etag']}"
-            found.append(f"{name} (load {plan['run_id']}): {count} records")
-    return found
-
-
-def _is_done(ledger: Ledger, verified: VerifiedSources, plan: Document) -> bool:
-    """Whether a change took out the source, or the older contents of its key: what is left are copies."""
-    if plan["source_id"] in verified.reverted:
-        return True
-    key = source_id(plan["bucket"], plan["key"], "")
-    _, contents = newest_contents(ledger, verified.incarnation, key) if verified.incarnation else (0, ())
-    ids, own = [one.source_id for one in contents], plan["source_id"]
-    # A newer one may have been planned since.
-    older = set(ids[: ids.index(own)] if own in ids else ids) - {own}
-    return bool(older) and older <= verified.reverted
+def waiting(on_purpose: OnPurpose, reverted: Callable[[], Collection[str]], now: datetime) -> list[str]:
+    """The versions that are withheld for more than WAITS, by their plans and the sources that changes have
+    ``reverted``: asked for once, if any waits."""
+    late = {
+        source: plan
+        for source, plan in on_purpose.plans.items()
+        if now - datetime.fromisoformat(plan.at) > WAITS
+    }
+    gone = set(reverted()) if late else set[str]()
+    return [
+        f"{plan.name}: {on_purpose.withheld[source]} records"
+        for source, plan in late.items()
+        # A change took it out, or the older contents of its key: what is left are copies.
+        if source not in gone and not (plan.older and gone.issuperset(plan.older))
+    ]

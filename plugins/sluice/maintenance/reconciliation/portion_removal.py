@@ -1,8 +1,8 @@
 """Which portions of verifications are of no use any more.
 
-Those of a verification that passed: the next one starts from the state that it recorded. Until then nobody
-deletes them, so a crash between the two leaves them, as a verification that was given up does: after a time
-without a new one they are deleted, too. A concurrent verification that misses a portion reads its files.
+Those of a verification that passed: the next one starts from the state that it recorded. Until then they
+stay, and also after a crash between the two, or if a verification was given up: after a time without a new
+one they are deleted, too. A concurrent verification that misses a portion reads its files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def useless(
         if (prefix := _prefix(key)) not in used.prefixes:
             is_useless = now - newest[prefix] > ABANDONED
         else:
-            # Of files that are not to be read any more, since the table moved.
+            # Its files are not to be read any more, since the table moved.
             is_useless = is_recorded or (key not in used.keys and now - at > ABANDONED)
         if is_useless:
             useless.append(key)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Of a portion: some seconds, or minutes of small files. Fewer than that are read without a record.
+# A portion's most: some seconds, or minutes of small files. Fewer are read without a record.
 PORTION_ROWS = 20_000_000
 PORTION_FILES = 2_000
 

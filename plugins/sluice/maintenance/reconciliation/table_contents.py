@@ -16,6 +16,7 @@ from sluice.core.offsets.quarantine import CONSUMER_STAGE
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.rewrites import Rewrites
 from sluice.ledger.verified_rewrites import VerifiedRewrites
+from sluice.loads.known.verified import VerifiedSources
 from sluice.maintenance.reconciliation.history.foreign_commits import ForeignCommitCheck
 from sluice.maintenance.reconciliation.history.foreign_files import ForeignFiles
 from sluice.maintenance.reconciliation.history.main import ANOTHER, foreign_since, history_findings
@@ -85,6 +86,7 @@ class TableContents:
         self._foreign = ForeignCommitCheck(ledger, self._files, is_by_catalog)
         # What the newest verification followed, or could not show: a line each.
         self.notes: Sequence[str] = ()
+        self.sources = lambda: VerifiedSources(ledger, lake, table)
         # Portions of all of these verifications.
         self.used = UsedPortions()
 
@@ -218,7 +220,7 @@ class TableContents:
         removed.add_counts(portions.count(table, to_read))
 
         by_summary = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
-        # Of batches that have expired the log says it, as far as it was asked about them.
+        # The log says it of batches that have expired, as far as it was asked about them.
         said = self._files.batches | {
             number: OffsetRanges.of_batch(text) for number, text in by_summary.items()
         }
@@ -280,7 +282,8 @@ class TableContents:
         verified = base.quarantined if base else OffsetSet()
         contents = advance(verified, gone, come)
         exchanged = Exchanged.of(table, rest.removed, added, verified)
-        on_purpose = ask_for_plans(base.on_purpose if base else OnPurpose(), self.ledger, exchanged)
+        known = base.on_purpose if base else OnPurpose()
+        on_purpose = ask_for_plans(known, self.ledger, exchanged, self.sources)
         return Quarantined(contents, on_purpose, table, diff, len(rest.removed) + len(rest.added))
 
     def _without_record(self, missing: OffsetSet) -> OffsetSet:

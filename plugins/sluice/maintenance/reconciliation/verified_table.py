@@ -39,12 +39,39 @@ class Base:
 
 
 @dataclass(frozen=True)
+class WithheldPlan:
+    """How a source was planned that is withheld. ``at``: when, ISO 8601; ``name``: of its object's version,
+    and of the load; ``older``: ids of the sources that are earlier contents of the object."""
+
+    at: str
+    name: str
+    older: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class OnPurpose:
     """``unplanned``: number of records so far that say that they are withheld, or copies, and whose sources
-    no load planned so; ``withheld``: source id -> number of its records that are withheld now."""
+    no load planned so; ``withheld``: source id -> number of its records that are withheld now; ``plans``: of
+    these sources, but those that an earlier version recorded."""
 
     unplanned: int = 0
     withheld: Mapping[str, int] = field(default_factory=dict)
+    plans: Mapping[str, WithheldPlan] = field(default_factory=dict)
+
+    def to_json(self) -> Document:
+        """Without the plans, since earlier versions read no more than this."""
+        return {"unplanned": self.unplanned, "withheld": dict(self.withheld)}
+
+    def plans_to_json(self) -> Document:
+        return {source: asdict(plan) for source, plan in self.plans.items()}
+
+    @classmethod
+    def from_json(cls, document: Document, plans: Document) -> OnPurpose:
+        found = {
+            source: WithheldPlan(plan["at"], plan["name"], tuple(plan["older"]))
+            for source, plan in plans.items()
+        }
+        return cls(document["unplanned"], document["withheld"], found)
 
 
 @dataclass(frozen=True)
@@ -135,7 +162,8 @@ class Verified:
     def to_document(self) -> Document:
         # By name: a conversion of all fields would copy every range.
         others = (field.name for field in fields(self) if field.name not in (*_RANGES, "base", "on_purpose"))
-        values = {name: getattr(self, name) for name in others} | {"on_purpose": asdict(self.on_purpose)}
+        values = {name: getattr(self, name) for name in others} | {"on_purpose": self.on_purpose.to_json()}
+        values["withheld_plans"] = self.on_purpose.plans_to_json()
         ends = {str(partition): end for partition, end in self.ends.items()}
         starts = {str(partition): start for partition, start in (self.starts or {}).items()}
         places = {"starts": starts if self.starts is not None else None, "ends": ends}
@@ -158,7 +186,7 @@ class Verified:
             OffsetSet.from_json(document["present"]),
             OffsetSet.from_json(document["quarantined"]),
             malformed=document["malformed"],
-            on_purpose=OnPurpose(**document["on_purpose"]),
+            on_purpose=OnPurpose.from_json(document["on_purpose"], document.get("withheld_plans", {})),
             without_record=OffsetSet.from_json(document.get("without_record", "{}")),
             base=Base.from_json(document["base"]) if document.get("base") else None,
             quarantine_snapshot_id=document.get("quarantine_snapshot_id"),

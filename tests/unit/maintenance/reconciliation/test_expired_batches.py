@@ -38,7 +38,7 @@ def test_one_whose_record_does_not_have_its_files_offsets_is_found(world: World)
     world.finds(FindingName.RANGE_WRONG)
 
 
-def test_one_that_nobody_recorded_is_read(world: World) -> None:
+def test_one_without_a_record_is_read(world: World) -> None:
     """As a commit of another program, which it may be."""
     world.is_managed = True
     world.batch()

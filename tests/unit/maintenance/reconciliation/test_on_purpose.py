@@ -101,6 +101,30 @@ def test_a_version_that_waits_for_its_replace_is_named_by_each_run(world: Purpos
     assert newest["ends"] == {"0": world.end}
 
 
+def test_withheld_sources_are_asked_about_once(world: Purpose) -> None:
+    for n in range(5):
+        world.plan(f"{n:016x}", withheld=True, hours=25)
+        world.reject(9, WITHHELD_REASON, f"{n:016x}")
+    text = world.finds(FindingName.WITHHELD_WAITING)
+    world.memory.got.clear()
+    assert world.finds(FindingName.WITHHELD_WAITING) == text
+    assert not [key for key in world.memory.got if "/sources/" in key or "/objects/" in key]
+
+
+def test_the_state_of_an_earlier_version_is_asked_about_once_more_and_reads_this_one_s(
+    world: Purpose,
+) -> None:
+    world.plan(withheld=True, hours=25)
+    world.reject(9, WITHHELD_REASON)
+    text = world.finds(FindingName.WITHHELD_WAITING)
+    newest = world.history.latest(VERIFIED_TABLE)
+    assert newest is not None
+    assert newest["on_purpose"] == {"unplanned": 0, "withheld": {SOURCE: 9}}
+    del newest["withheld_plans"]
+    world.history.record_run(VERIFIED_TABLE, newest, datetime.now(UTC) + timedelta(seconds=1))
+    assert world.finds(FindingName.WITHHELD_WAITING) == text
+
+
 def test_a_version_that_does_not_wait_for_long_is_not(world: Purpose) -> None:
     world.plan(withheld=True, hours=23)
     world.reject(9, WITHHELD_REASON)

@@ -52,8 +52,8 @@ def entries(io: FileIO, manifest: ManifestFile) -> Iterator[ManifestEntry]:
 
 
 class ListedFile(DataFile):
-    """A data file without what nobody asks of one here: bounds and numbers of nulls are of the columns of the
-    record's place alone, and some of PyIceberg's attributes are missing."""
+    """A data file without what is not asked of one here: bounds and numbers of nulls are of the columns with
+    the record's place alone, and some of PyIceberg's attributes are missing."""
 
     __slots__ = ("_bounds", "_content", "_format", "_nulls", "_path", "_place", "_records", "_size", "_sizes")
     _path: str
