@@ -69,6 +69,13 @@ class StreamObserver:
         known = dict(self._components)
         return {component: one.live for (name, component), one in known.items() if name == stream}
 
+    def all_lives(self) -> dict[str, dict[str, Live]]:
+        """Stream -> component -> what is known of it."""
+        found: dict[str, dict[str, Live]] = {}
+        for (stream, component), one in dict(self._components).items():
+            found.setdefault(stream, {})[component] = one.live
+        return found
+
     def samples(self, stream: str, component: str) -> tuple[StreamSpec, list[Sample]] | None:
         """The declaration that they are of, and its samples, oldest first; None for a component that is not
         declared."""
