@@ -122,7 +122,7 @@ def _fill_database(specs: list[StreamSpec]) -> None:
     now = datetime.now(UTC)
     common = {"bundle_name": "dags-folder", "max_active_tasks": 16, "max_active_runs": 1}
     common |= {"max_consecutive_failed_dag_runs": 0, "has_task_concurrency_limits": False}
-    dags, runs = [], []
+    dags, runs = list[dict[str, object]](), list[dict[str, object]]()
     for spec in specs:
         dags.append({"dag_id": f"{spec.name}_stream", "is_paused": False, **common})
         made = [("stream", "success", number) for number in range(CHECKS)]
