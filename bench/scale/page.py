@@ -73,7 +73,7 @@ def page(names: list[str]) -> dict[str, Any]:
 
 
 def _known(specs: list[StreamSpec]) -> dict[str, dict[str, Live]]:
-    """Of each component, with the points of three hours."""
+    """What is known of each component, with the points of three hours."""
     from tests.support import observed
 
     now, found = time.time(), dict[str, dict[str, Live]]()

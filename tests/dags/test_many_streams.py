@@ -68,7 +68,7 @@ def test_a_field_of_all_streams_forms_is_checked_once(
     for dag in made.values():
         DagSerialization.to_dict(dag)
     fields = {str(dag.params.get_param(name).schema) for dag in made.values() for name in dag.params}
-    # Of DAGs that Airflow does not start by itself it checks none.
+    # Airflow checks none of a DAG that it does not start by itself.
     assert set() < set(checked) <= fields
     assert set(checked.values()) == {1}
 

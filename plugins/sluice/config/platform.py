@@ -152,7 +152,7 @@ def variables(role: str, environ: Mapping[str, str] | None = None) -> frozenset[
         return frozenset()
 
 
-# Of the file, and of each that it names.
+# The stamps of the file, and of each that it names.
 Stamp = tuple[files.Stamp, ...]
 
 

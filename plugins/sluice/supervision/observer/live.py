@@ -170,7 +170,7 @@ class Live:
     points: Sequence[Point] = ()
     counts: Counts = field(default_factory=Counts)
     errors: Mapping[str, str] = field(default_factory=dict)
-    # Of a brief one, which has no earlier points.
+    # A brief one has no earlier points to tell it.
     known_behind: tuple[float, bool] | None = None
 
     @property
