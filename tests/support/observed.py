@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -104,6 +105,9 @@ class FakeObserved:
 
     def live(self, stream: str, component: str) -> Live:
         return self.lives.get((stream, component), Live())
+
+    def all(self) -> Callable[[str, str], Live]:
+        return lambda stream, component: self.live(stream, component).brief()
 
 
 def streams(specs: list[StreamSpec], now: float) -> FakeObserved:

@@ -5,7 +5,6 @@ Sluice is imported by fixtures: pytest-xdist's first process reads this file, an
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterator
 
 import pytest
@@ -19,7 +18,7 @@ def _new_triggerer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each test begins as a triggerer does: without samples and without abandoned requests."""
     from sluice.airflow.triggers import requests, samples
 
-    monkeypatch.setattr(samples, "_kept", OrderedDict())
+    monkeypatch.setattr(samples.STORE, "_kept", {})
     monkeypatch.setattr(requests, "ABANDONED", requests.Abandoned())
 
 

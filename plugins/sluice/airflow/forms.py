@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, assert_never
 
-from airflow.sdk import Param
-
+from sluice.airflow.params import Param
 from sluice.config.reading.names import KEY_CHARACTER
 from sluice.config.stream import SourceType, StreamSpec
 from sluice.config.stream_columns import has_closed_dates

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sluice.config.reading.files import Stamp, stamp_of
 from sluice.config.reading.toml import IDENTIFIER, IDENTIFIER_FIX
 from sluice.config.reading.values import shown_path
 
@@ -44,9 +45,7 @@ def find(environ: Mapping[str, str] = os.environ) -> Folders:
     """Never raises: one folder does not affect the streams of the others."""
     streams: dict[str, list[Path]] = {}
     problems = []
-    given = filter(None, environ.get(VARIABLE, "").split(os.pathsep))
-    # A root that is named twice is one.
-    for root in {os.path.realpath(root): root for root in (str(STREAMS), *given)}.values():
+    for root in _roots(environ):
         try:
             paths = sorted(Path(root).iterdir())
         # ValueError: a NUL character in the path.
@@ -69,11 +68,35 @@ def find(environ: Mapping[str, str] = os.environ) -> Folders:
     return Folders(streams, problems)
 
 
+def of_stream(name: str, environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """The folders of one stream, as :func:`find` has them, without a look at those of others."""
+    if not IDENTIFIER.fullmatch(name):
+        return []
+    return [folder for root in _roots(environ) if _has_declaration(folder := Path(root) / name)]
+
+
+def stamp(folder: Path) -> tuple[Stamp, ...]:
+    """Another one when a file of a stream's folder was added, removed, replaced or changed."""
+    found = []
+    for root, below, names in os.walk(folder):
+        # Python's own files, which change when a stream runs.
+        below[:] = sorted(one for one in below if one != "__pycache__")
+        found += [stamp_of(f"{root}/{name}") for name in sorted(names)]
+    return tuple(found)
+
+
+def _roots(environ: Mapping[str, str]) -> list[str]:
+    given = filter(None, environ.get(VARIABLE, "").split(os.pathsep))
+    # A root that is named twice is one.
+    return list({os.path.realpath(root): root for root in (str(STREAMS), *given)}.values())
+
+
 def _has_declaration(folder: Path) -> bool:
     """Also one that cannot be read: it makes the stream invalid."""
     try:
         (folder / FILE).lstat()
-    except (FileNotFoundError, NotADirectoryError):
+    # ValueError: a NUL character in the path.
+    except (FileNotFoundError, NotADirectoryError, ValueError):
         return False
     except OSError:
         return True

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterator, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,12 @@ def _document(file: str) -> dict[str, Any]:
         text = declared_text(path)
     except ConfigError as error:
         raise ConfigError(f"{VARIABLE}: {error}, or set the variable empty") from error
+    return _parsed(text, file)
+
+
+@lru_cache(maxsize=1)
+def _parsed(text: str, file: str) -> dict[str, Any]:
+    """Parsed once for all streams, which only read it. Raises ConfigError."""
     return toml(text, file)
 
 

@@ -165,26 +165,17 @@ def file_of(role: str, *keys: str, environ: Mapping[str, str] | None = None) -> 
     return str(found[FILE]) if is_reference(found, FILE) else ""
 
 
-# What of a file changes with its content: path, number, change in ns and bytes.
-Stamp = tuple[tuple[str, int, int, int], ...]
+# The stamps of the file, and of each that it names.
+Stamp = tuple[files.Stamp, ...]
 
 
 def stamp(role: str, environ: Mapping[str, str] | None = None) -> Stamp:
     """Another one when the file of ``role``, or a file to which it refers, was replaced or changed. For a
-    process that stays: what it opened by the earlier content is to be opened again. A file that cannot be
-    read is one of no bytes, as who reads it says."""
+    process that stays: what it opened by the earlier content is to be opened again."""
     folder = (os.environ if environ is None else environ).get(DIRECTORY_VARIABLE, "")
     path = f"{folder}/{role}.toml"
     try:
         named = [*named_files(config.toml(files.regular(path)[0].decode(), path))]
     except (OSError, ValueError):
         named = []
-    return tuple(map(_stamp_of, (path, *named)))
-
-
-def _stamp_of(path: str) -> tuple[str, int, int, int]:
-    try:
-        found = os.stat(path)  # noqa: PTH116 - a text
-    except (OSError, ValueError):
-        return path, 0, 0, 0
-    return path, found.st_ino, found.st_mtime_ns, found.st_size
+    return tuple(map(files.stamp_of, (path, *named)))

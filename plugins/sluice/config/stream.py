@@ -110,7 +110,7 @@ class StreamSpec:
 
     @property
     def folder(self) -> Path:
-        return folders.find().streams.get(self.name, [folders.STREAMS / self.name])[0]
+        return (folders.of_stream(self.name) or [folders.STREAMS / self.name])[0]
 
     @property
     def schema_file(self) -> Path:

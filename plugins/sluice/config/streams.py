@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from sluice.config import folders, overrides, stream_checks, stream_columns
 from sluice.config.folders import VARIABLE
-from sluice.config.reading.files import declared_text
+from sluice.config.reading.files import Stamp, declared_text, stamp_of
 from sluice.config.reading.toml import ConfigError, build, toml
 from sluice.config.reading.values import problems as value_problems
 from sluice.config.reading.values import shown, shown_path
 from sluice.config.stream import SourceType, StreamSpec
+
+# A file that was changed within so many seconds may be changed again with the same stamp.
+SETTLED_SECONDS = 2.0
+# Folder and file of overrides -> the stamps of what was read, and the stream. For the observer and the pages,
+# which would read the declarations of hundreds of streams every few seconds.
+_read: dict[tuple[Path, str], tuple[tuple[Stamp, ...], StreamSpec]] = {}
 
 
 def names(environ: Mapping[str, str] = os.environ) -> list[str]:
@@ -73,8 +81,8 @@ def problems(specs: Sequence[StreamSpec], environ: Mapping[str, str] = os.enviro
 
 
 def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
-    """The stream with this installation's overrides. Raises ConfigError if it is unknown or invalid, for
-    whatever reason."""
+    """The stream with this installation's overrides, read again when its files have changed. Raises
+    ConfigError if it is unknown or invalid, for whatever reason."""
     try:
         return _load(name, environ)
     except ConfigError:
@@ -88,17 +96,37 @@ def load(name: str, environ: Mapping[str, str] = os.environ) -> StreamSpec:
 
 
 def _load(name: str, environ: Mapping[str, str]) -> StreamSpec:
-    known = folders.find(environ).streams
-    if name not in known:
+    found = folders.of_stream(name, environ)
+    if not found:
+        known = ", ".join(names(environ)) or "(none)"
         raise ConfigError(
-            f"stream {shown(name)} is unknown; streams are {', '.join(sorted(known)) or '(none)'}. Fix: name "
-            f"one of these, or add its folder to {VARIABLE}"
+            f"stream {shown(name)} is unknown; streams are {known}. Fix: name one of these, or add its "
+            f"folder to {VARIABLE}"
         )
-    if len(known[name]) > 1:
-        places = " and in ".join(map(shown_path, known[name]))
+    if len(found) > 1:
+        places = " and in ".join(map(shown_path, found))
         raise ConfigError(f"stream {name!r} is in {places}. Fix: rename or remove one")
-    (folder,) = known[name]
-    path, file = folder / folders.FILE, environ.get(overrides.VARIABLE, "")
+    (folder,) = found
+    file = environ.get(overrides.VARIABLE, "")
+    stamp = (*folders.stamp(folder), *([stamp_of(file)] if file else []))
+    earlier = _read.get((folder, file))
+    if earlier is not None and earlier[0] == stamp:
+        return earlier[1]
+    spec = _read_folder(folder, file, name)
+    if _is_settled(stamp):
+        _read[folder, file] = stamp, spec
+    else:
+        _read.pop((folder, file), None)
+    return spec
+
+
+def _is_settled(stamp: Iterable[Stamp]) -> bool:
+    newest = max((changed for _, _, changed, _ in stamp), default=0)
+    return time.time_ns() - newest > SETTLED_SECONDS * 1e9
+
+
+def _read_folder(folder: Path, file: str, name: str) -> StreamSpec:
+    path = folder / folders.FILE
     overriding = overrides.of_stream(file, name) if file else None
     spec = parse(declared_text(path), shown_path(path), overriding, file)
     if spec.name != name:

@@ -23,6 +23,7 @@ from sluice.supervision.observer.documents import dump
 from sluice.supervision.observer.live import OBSERVER, Live
 from sluice.supervision.observer.server import Server
 from sluice.supervision.rules.sample import Sample
+from sluice.web.data.cache import TtlCache
 from sluice.web.data.observed import Observed
 from tests.support import observed
 from tests.support.raising import raising
@@ -43,6 +44,9 @@ class World:
 
     def lives(self, name: str) -> Mapping[str, Live]:
         return self.known if name == SPEC.name else {}
+
+    def all_lives(self) -> Mapping[str, Mapping[str, Live]]:
+        return {SPEC.name: self.known}
 
     def is_working(self) -> bool:
         return self.works
@@ -92,7 +96,9 @@ def test_old_samples_are_no_answer() -> None:
             client(url).samples(SPEC, "consumer")
 
 
-@pytest.mark.parametrize("path", ["", "/streams/", "/metrics", "/streams/other", "/streams/nyc_taxi/queries"])
+@pytest.mark.parametrize(
+    "path", ["", "/metrics", "/streams//consumer", "/streams/other", "/streams/nyc_taxi/queries"]
+)
 def test_what_it_does_not_know_is_not_found(path: str) -> None:
     with serving(World()) as url:
         answer = httpx.get(url + path, headers={"Authorization": f"Bearer {TOKEN}"}, trust_env=False)
@@ -123,6 +129,24 @@ def test_a_page_keeps_what_it_was_told_last_and_says_why() -> None:
     assert "does not answer" in live.errors[OBSERVER]
     unknown = Observed(lambda: client(url)).live(SPEC.name, "consumer")
     assert (unknown.at, list(unknown.errors)) == (None, [OBSERVER])
+
+
+def test_a_page_of_all_streams_is_one_request_and_does_not_grow_with_the_hours() -> None:
+    world = World()
+    with serving(world) as url:
+        pages = Observed(lambda: client(url))
+        known, live = world.known["consumer"], pages.all()(SPEC.name, "consumer")
+        assert len(known.points) > 1 < len(known.batches)
+        assert [*live.points, *live.batches] == [known.points[-1], known.batches[0]]
+        assert (live.at, live.lag, live.behind, live.report) == (
+            known.at, known.lag, known.behind, known.report
+        )  # fmt: skip
+        unknown = pages.all()("other", "consumer")
+        assert (unknown.at, unknown.errors) == (None, {OBSERVER: "the observer does not know other (yet)"})
+    pages._all = TtlCache(pages._read_all, 0.0)
+    again = pages.all()(SPEC.name, "consumer")
+    assert (again.at, list(again.errors)) == (known.at, [OBSERVER])
+    assert "does not answer" in again.errors[OBSERVER]
 
 
 def test_samples_of_another_topic_or_table_are_refused() -> None:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.scale import proofs, synthetic
-from bench.scale.__main__ import is_reached
+from bench.scale import declared, proofs, synthetic
+from bench.scale.__main__ import GOALS, is_reached, measure
 from local.base import REPO
+from sluice.config import folders, streams
 from tests.support import lake as lakes
 from tests.support.raising import raising
 
@@ -60,3 +61,21 @@ def test_memory_does_not_grow_with_the_rows(tmp_path: Path, step: str) -> None:
         answer = subprocess.run(command, check=True, capture_output=True, text=True, cwd=REPO)
         peaks.append(json.loads(answer.stdout.splitlines()[-1])["peak_mb"])
     assert peaks[1] - peaks[0] < 50, peaks
+
+
+def test_copies_of_the_streams_are_valid_streams_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = declared.write(tmp_path, 7)
+    monkeypatch.setenv(folders.VARIABLE, str(tmp_path))
+    found = streams.load_valid()
+    assert (len(set(names)), found.reasons) == (7, [])
+    assert {spec.name for spec in found.specs} == {*names, *declared.KINDS}
+
+
+@pytest.mark.parametrize("step", ["parse_for_task", "whole_file"])
+def test_the_dags_of_many_streams_are_measured(step: str) -> None:
+    found = measure("many_streams", step, "6")
+    assert found["streams"] == 6
+    (figure,) = GOALS.keys() & found.keys()
+    assert found[figure] > 0

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 
-from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable
+from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable, Param
+from airflow.sdk.definitions.param import ParamsDict
 
 from sluice.airflow import callbacks
 from sluice.notify.occasions import CONFIGURATION, MAINTENANCE, SCHEDULED, STREAM, kind_of
@@ -37,15 +38,16 @@ def make_dag(
     start_date: datetime | None = datetime(2026, 1, 1, tzinfo=UTC),
     max_active_runs: int = 1,
     stream: str | None = None,
+    params: Mapping[str, Param] | None = None,
     **kwargs: Any,
 ) -> Iterator[DAG]:
     """A DAG without catch-up, by default without a schedule and with one run at a time. The DAG file
     registers it, once it is complete.
 
     Its timeout follows from the tasks that are made in the context. ``stream``: whose notifications tell of
-    its failures; None: no one's.
+    its failures; None: no one's. ``params``: its form.
     """
-    of_tasks, of_dag = _callbacks(dag_id, stream) if stream else ({}, {})
+    of_dag = _callbacks(dag_id, stream) if stream else {}
     priority = PRIORITIES.get(kind_of(dag_id, stream or ""), OTHERS)
     with DAG(
         dag_id=dag_id,
@@ -64,24 +66,28 @@ def make_dag(
             "execution_timeout": task_timeout,
             "priority_weight": priority,
             "weight_rule": "absolute",
-            **of_tasks,
         },
         **of_dag,
         **kwargs,
     ) as dag:
         yield dag
+    for task in dag.tasks if stream else ():
+        # Not by default_args: Airflow looks for the source text of what these call, for each DAG.
+        task.on_failure_callback = [callbacks.task_failed]
+    # After its tasks: each would have a copy of its own, in Airflow's database too. A run has the DAG's.
+    dag.params = ParamsDict(params)
     dag.dagrun_timeout = run_timeout(dag)
 
 
-def _callbacks(dag_id: str, stream: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The callbacks of the tasks and of the DAG. A timed-out supervision run missed its deadline before."""
+def _callbacks(dag_id: str, stream: str) -> dict[str, Any]:
+    """The callbacks of the DAG. A timed-out supervision run missed its deadline before."""
     kind = kind_of(dag_id, stream)
     of_dag: dict[str, Any] = {}
     if kind not in SUPERVISION:
         of_dag["on_failure_callback"] = partial(callbacks.run_failed, stream)
     if kind in SCHEDULED:
         of_dag["on_success_callback"] = partial(callbacks.run_succeeded, stream)
-    return {"on_failure_callback": callbacks.task_failed}, of_dag
+    return of_dag
 
 
 def run_timeout(dag: DAG) -> timedelta:

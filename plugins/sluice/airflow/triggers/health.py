@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import TaskSuccessEvent, TriggerEvent
 
 from sluice.airflow.triggers.base import StreamTrigger
-from sluice.airflow.triggers.samples import MAX_SAMPLES, earlier, keep
+from sluice.airflow.triggers.samples import MAX_SAMPLES, STORE
 from sluice.airflow.triggers.wait import Outcome, PollTrigger, Progress
 from sluice.config.reading.toml import ConfigError
 from sluice.config.stream import CONSUMER
@@ -104,7 +104,7 @@ class HealthTrigger(StreamTrigger):
 
     async def _observe(self) -> tuple[Observation, RestartHistory | None]:
         policy = self.spec.supervision
-        known = earlier(self.stream, self.component)
+        known = STORE.earlier(self.stream, self.component)
         action, began = self._action(), self.clock()
         is_check = action is Action.CHECK
         restarts: RestartHistory | None = None
@@ -132,7 +132,7 @@ class HealthTrigger(StreamTrigger):
                 break
             await self.sleep(CHECK_SECONDS)
         # For a later check that finds no observer.
-        keep(self.stream, self.component, samples, memory_seconds(policy, report.details))
+        STORE.keep(self.stream, self.component, samples, memory_seconds(policy, report.details))
         return Observation.of(report, samples), restarts
 
     async def _with_maintenance(self, report: HealthReport) -> HealthReport:

@@ -13,6 +13,8 @@ from sluice.config.reading.values import shown_path
 
 # A declaration's longest file: more is a mistake, and would be read by every process.
 MAX_BYTES = 1 << 20
+# What of a file changes with its content: path, number, change in ns and bytes.
+Stamp = tuple[str, int, int, int]
 
 
 def declared_text(path: Path) -> str:
@@ -45,6 +47,15 @@ def regular(path: Path | str) -> tuple[bytes, bool]:
     if len(content) > MAX_BYTES:
         raise ConfigError(f"{shown_path(path)}: is larger than {MAX_BYTES >> 20} MiB. Fix: make it smaller")
     return content, _is_open(found)
+
+
+def stamp_of(path: str) -> Stamp:
+    """A file that cannot be read is one of no bytes, as who reads it says."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - a text
+    except (OSError, ValueError):
+        return path, 0, 0, 0
+    return path, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:

@@ -9,7 +9,7 @@ import tomllib
 import types
 import typing
 from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol, TypeVar
 
 from sluice.config.reading.values import secrets_in, shown
@@ -41,8 +41,7 @@ def build(cls: type[T], data: Mapping[str, Any], where: str, references: Follows
     error. Raises ConfigError for an unknown or missing key, or a value of
     another type (a bool is no int); the value of a field with ``repr=False`` is a secret, and not named.
     """
-    fields = {field.name: field for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
-    hints = typing.get_type_hints(cls)
+    fields, hints = _fields(cls)  # type: ignore[arg-type]
     unknown = sorted(set(data) - set(fields))
     if unknown:
         raise ConfigError(
@@ -61,6 +60,12 @@ def build(cls: type[T], data: Mapping[str, Any], where: str, references: Follows
                 f"{where}: key {name!r} is missing. Fix: add {name} = … ({_type_name(hints[name])})"
             )
     return cls(**values)
+
+
+@cache
+def _fields(cls: type[Any]) -> tuple[dict[str, dataclasses.Field[Any]], dict[str, Any]]:
+    """By name: the fields of a dataclass, and their types, which are evaluated from text."""
+    return {field.name: field for field in dataclasses.fields(cls)}, typing.get_type_hints(cls)
 
 
 def secrets(settings: object) -> list[str]:

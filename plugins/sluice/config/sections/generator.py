@@ -78,6 +78,10 @@ COMMON: Mapping[str, Mapping[str, Any]] = {
     },
 }
 
+# Schemas of parameters whose problems are kept.
+MAX_FOUND = 1000
+_found: dict[str, tuple[str, str]] = {}
+
 
 @dataclass(frozen=True)
 class Generator:
@@ -156,9 +160,6 @@ def next_range(pending: deque[tuple[int, int]], done: int, due: float) -> tuple[
 
 def check(generator: Generator, where: str) -> None:
     """Raises ConfigError for a parameter that Airflow's form cannot show, or a default that it refuses."""
-    # Not at the top: only generators need it.
-    from jsonschema import Draft202012Validator, SchemaError
-
     if not 1 <= generator.version < 2**31:
         raise ConfigError(f"{where}: generator version is {generator.version}. Fix: write at least 1")
     for name, schema in generator.schemas.items():
@@ -175,20 +176,38 @@ def check(generator: Generator, where: str) -> None:
         common = COMMON.get(name, schema)
         if schema["type"] != common["type"]:
             raise ConfigError(f"{place}: type {shown(schema['type'])} of a common parameter. Fix: remove it")
-        try:
-            Draft202012Validator.check_schema(schema)
-        except SchemaError as error:
-            raise ConfigError(f"{place}: no JSON Schema: {shown(error.message)}. Fix: correct it") from error
+        is_none, misfit = _problems(schema)
+        if is_none:
+            raise ConfigError(f"{place}: no JSON Schema: {shown(is_none)}. Fix: correct it")
         if schema.get("minimum", 0) < common.get("minimum", schema.get("minimum", 0)):
             raise ConfigError(
                 f"{place}: minimum is {shown(schema['minimum'])}. Fix: write at least {common['minimum']}"
             )
-        error_of = next(Draft202012Validator(schema).iter_errors(schema["default"]), None)
-        if error_of is not None:
+        if misfit:
             raise ConfigError(
-                f"{place}: default {shown(schema['default'])} does not fit: {shown(error_of.message)}. Fix: "
+                f"{place}: default {shown(schema['default'])} does not fit: {shown(misfit)}. Fix: "
                 "correct the default or the limits"
             )
+
+
+def _problems(schema: Mapping[str, Any]) -> tuple[str, str]:
+    """Why this is no JSON Schema, else why its default does not fit; empty for what is right. The common
+    parameters are those of each generator, so what was found is kept."""
+    # Not at the top: only generators need it.
+    from jsonschema import Draft202012Validator, SchemaError
+
+    text = repr(schema)
+    if text not in _found:
+        if len(_found) >= MAX_FOUND:
+            _found.clear()
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as error:
+            _found[text] = str(error.message), ""
+        else:
+            misfit = next(Draft202012Validator(schema).iter_errors(schema["default"]), None)
+            _found[text] = "", "" if misfit is None else str(misfit.message)
+    return _found[text]
 
 
 def parse(generator: Generator, document: Mapping[str, Any], where: str) -> Generated:

@@ -52,6 +52,17 @@ class ObserverClient:
 
         return self._get(stream, parse)
 
+    def streams(self) -> dict[str, dict[str, Live]]:
+        """Stream -> component -> what is known of it, in brief. One request."""
+
+        def parse(found: Any) -> dict[str, dict[str, Live]]:
+            return {
+                stream: {name: documents.parse(one) for name, one in components.items()}
+                for stream, components in found["streams"].items()
+            }
+
+        return self._get("", parse)
+
     def samples(self, spec: StreamSpec, component: str) -> list[Sample]:
         """Return its samples, oldest first. Raises Unreachable, too, if the newest is older than
         FRESH_SECONDS by the observer's clock, or there is none yet, or that clock is not this one's; Refused

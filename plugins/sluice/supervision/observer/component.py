@@ -65,6 +65,8 @@ class ObservedComponent:
     _table_at: float | None = None
     _loads: KnownLoads = field(default_factory=KnownLoads)
     _first_seen: tuple[str, float] | None = None
+    # When its newest observation began, by the monotonic clock; before the first the oldest of all.
+    begun_at: float = 0.0
     # Number of the observation that may change all of this: an abandoned one may not.
     _number: int = 0
     _lock: Lock = field(default_factory=Lock)

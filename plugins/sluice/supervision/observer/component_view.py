@@ -9,7 +9,7 @@ from sluice.config.sections.supervision import Supervision
 from sluice.config.stream import CONSUMER, StreamSpec
 from sluice.core.messages import UNKNOWN, age
 from sluice.core.processes.status import ProcessState
-from sluice.supervision.observer.live import Live, seconds_behind
+from sluice.supervision.observer.live import Live
 from sluice.supervision.rules.guide import GUIDES, Guide
 from sluice.supervision.rules.status import RESTARTABLE, Health, is_left_alone, no_action
 
@@ -118,7 +118,7 @@ def component_view(spec: StreamSpec, name: str, live: Live, now: float, is_pause
     is_stale = bool(live.errors) if live.at is None else now - live.at > CURRENT_SECONDS
     batch = live.batches[0] if live.batches else None
     is_consumer = name == CONSUMER
-    behind = seconds_behind(live.points) if is_consumer and live.lag is not None else None
+    behind = live.behind if is_consumer else None
     return ComponentView(
         name=name,
         health=health,

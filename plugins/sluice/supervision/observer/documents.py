@@ -39,6 +39,7 @@ def dump(live: Live) -> Document:
         "points": [[point.at, list(point.ends.items()), list(point.unread.items())] for point in live.points],
         "counts": vars(live.counts),
         "errors": dict(live.errors),
+        "behind": live.known_behind,
     }
 
 
@@ -51,7 +52,7 @@ def parse(document: Document) -> Live:
 
 
 def _parse(document: Document) -> Live:
-    report, sample = document["report"], document["sample"]
+    report, sample, behind = document["report"], document["sample"], document["behind"]
     return Live(
         at=document["at"],
         report=HealthReport.from_json(report) if report else None,
@@ -65,6 +66,7 @@ def _parse(document: Document) -> Live:
         points=[Point(at, dict(ends), dict(unread)) for at, ends, unread in document["points"]],
         counts=Counts(**document["counts"]),
         errors=document["errors"],
+        known_behind=tuple(behind) if behind else None,
     )
 
 

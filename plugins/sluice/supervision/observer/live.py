@@ -170,6 +170,19 @@ class Live:
     points: Sequence[Point] = ()
     counts: Counts = field(default_factory=Counts)
     errors: Mapping[str, str] = field(default_factory=dict)
+    # A brief one has no earlier points to tell it.
+    known_behind: tuple[float, bool] | None = None
+
+    @property
+    def behind(self) -> tuple[float, bool] | None:
+        """As :func:`seconds_behind`; None if it is not known now."""
+        if self.lag is None:
+            return None
+        return self.known_behind or seconds_behind(self.points)
+
+    def brief(self) -> Live:
+        """For a page of many: the newest point and batch, which do not grow with the hours."""
+        return replace(self, known_behind=self.behind, points=self.points[-1:], batches=self.batches[:1])
 
     @property
     def lag(self) -> int | None:

@@ -1,6 +1,7 @@
 """The observer's process: observes all streams and serves what it knows.
 
-``GET /streams/<stream>``: each component's document. ``GET /streams/<stream>/<component>``: its samples,
+``GET /streams/``: a brief document of each component of all streams. ``GET /streams/<stream>``: each
+component's document. ``GET /streams/<stream>/<component>``: its samples,
 oldest first. Both with the time of the answer, so that a reader knows how old they are by one clock.
 """
 
@@ -63,16 +64,27 @@ class _Handler(TokenHandler):
     def get(self) -> None:
         path, _, name = self.path.partition(PATH)
         stream, _, component = name.partition("/")
-        if path or not stream:
+        if path or (component and not stream):
             self.answer(404)
         elif self.is_allowed():
-            self._answer(self._component(stream, component) if component else self._stream(stream))
+            if not stream:
+                self._answer(self._all())
+            else:
+                self._answer(self._component(stream, component) if component else self._stream(stream))
 
     def _answer(self, found: Any) -> None:
         if found is None:
             self.answer(404)
         else:
             self.answer(200, json.dumps({"at": self.server.clock(), **found}).encode(), JSON)
+
+    def _all(self) -> dict[str, Any]:
+        return {
+            "streams": {
+                stream: {name: documents.dump(live.brief()) for name, live in lives.items()}
+                for stream, lives in self.server.observer.all_lives().items()
+            }
+        }
 
     def _stream(self, stream: str) -> dict[str, Any] | None:
         lives = self.server.observer.lives(stream)

@@ -18,8 +18,11 @@ from sluice.supervision.rules.sample import Sample
 
 log = logging.getLogger(__name__)
 
-THREADS = 4
-# Abandoned observations at once; each has a thread and clients. Beyond them nothing is observed.
+# Observations wait for systems most of their time: 600 of 100 ms take 8 s.
+THREADS = 8
+# One that takes longer gives its place to another component's: what hangs delays none.
+PLACE_SECONDS = 2.0
+# Observations without a place at once; each has a thread and clients. Beyond them nothing is observed.
 MAX_ABANDONED = 16
 # Without any observation for longer, the process is of no use: it has hung threads only.
 STUCK_SECONDS = 60.0
@@ -35,6 +38,9 @@ class _Run:
     done: threading.Event = field(default_factory=threading.Event)
     # The system that it waits for; "" between requests.
     asking: str = ""
+    began: float = field(default_factory=time.monotonic)
+    # Whether it still has one of the THREADS places.
+    has_place: bool = True
 
 
 class StreamObserver:
@@ -62,12 +68,22 @@ class StreamObserver:
         self._observed_at = time.monotonic()
         # Each with the stamp at which it was opened.
         self._idle: list[tuple[Hashable, Clients]] = []
+        # Begun, and not ended; those of an earlier cycle have no place in this one.
+        self._under_way: list[_Run] = []
         self._abandoned: list[_Run] = []
+        self._lock = threading.Lock()
 
     def lives(self, stream: str) -> dict[str, Live]:
         """Component -> what is known of it; empty for a stream that is not declared."""
         known = dict(self._components)
         return {component: one.live for (name, component), one in known.items() if name == stream}
+
+    def all_lives(self) -> dict[str, dict[str, Live]]:
+        """Stream -> component -> what is known of it."""
+        found: dict[str, dict[str, Live]] = {}
+        for (stream, component), one in dict(self._components).items():
+            found.setdefault(stream, {})[component] = one.live
+        return found
 
     def samples(self, stream: str, component: str) -> tuple[StreamSpec, list[Sample]] | None:
         """The declaration that they are of, and its samples, oldest first; None for a component that is not
@@ -95,28 +111,63 @@ class StreamObserver:
         self._end.set()
 
     def cycle(self) -> None:
-        """Observe each component once, THREADS at a time."""
+        """Observe each component once, THREADS at a time, those first that were not for longest. What takes
+        longer than PLACE_SECONDS goes on beside the others'."""
         self._follow_declarations()
-        self._abandoned = [run for run in self._abandoned if not run.done.is_set()]
+        self._give_up_late()
         # System -> why it is not asked in this cycle.
         unreachable = {run.asking: "no answer to an earlier request" for run in self._abandoned if run.asking}
         deadline = time.monotonic() + self._late_seconds
         slots = threading.Semaphore(THREADS)
-        runs: list[_Run] = []
-        for component in list(self._components.values()):
-            if len(self._abandoned) >= MAX_ABANDONED or not slots.acquire(timeout=_left(deadline)):
+        under_way = {id(run.component) for run in self._under_way}
+        # The sort keeps the order of those that never were.
+        for component in sorted(self._components.values(), key=lambda one: one.begun_at):
+            if id(component) in under_way:
+                continue  # it has its time, and no place
+            if not self._has_place(slots, deadline):
                 component.fail("not observed: earlier observations have no answer yet")
                 continue
+            component.begun_at = time.monotonic()
             run = _Run(component, component.next_number())
-            runs.append(run)
+            self._under_way.append(run)
             arguments = (run, unreachable, slots)
             threading.Thread(target=self._observe, args=arguments, name="observation", daemon=True).start()
-        for run in runs:
-            if not run.done.wait(_left(deadline)):
-                run.component.abandon(
-                    f"{run.asking or 'a system'} has not answered for {self._late_seconds:g} s"
-                )
+        for run in self._under_way:
+            run.done.wait(_left(run.began + min(PLACE_SECONDS, self._late_seconds)))
+            self._give_place(run, slots)
+        self._give_up_late()
+
+    def _give_up_late(self) -> None:
+        """Abandon the observations whose time is over, and forget those that have ended."""
+        self._abandoned = [run for run in self._abandoned if not run.done.is_set()]
+        self._under_way = [run for run in self._under_way if not run.done.is_set()]
+        for run in list(self._under_way):
+            if not _left(run.began + self._late_seconds):
+                self._under_way.remove(run)
                 self._abandoned.append(run)
+                system = run.asking or "a system"
+                run.component.abandon(f"{system} has not answered for {self._late_seconds:g} s")
+
+    def _has_place(self, slots: threading.Semaphore, deadline: float) -> bool:
+        """Wait for one of the places, at most until the ``deadline``. No more than MAX_ABANDONED threads are
+        beside these."""
+        while True:
+            late = sum(not run.has_place and not run.done.is_set() for run in self._under_way)
+            if len(self._abandoned) + late >= MAX_ABANDONED:
+                return False
+            if slots.acquire(timeout=min(_left(deadline), PLACE_SECONDS / 8)):
+                return True
+            if not _left(deadline):
+                return False
+            for run in self._under_way:
+                if not _left(run.began + PLACE_SECONDS):
+                    self._give_place(run, slots)
+
+    def _give_place(self, run: _Run, slots: threading.Semaphore) -> None:
+        with self._lock:
+            if run.has_place:
+                run.has_place = False
+                slots.release()
 
     def _follow_declarations(self) -> None:
         specs = {spec.name: spec for spec in self._declared()}
@@ -151,7 +202,7 @@ class StreamObserver:
             component.fail(f"{type(error).__name__}, see the observer's log", run.number)
         finally:
             run.done.set()
-            slots.release()
+            self._give_place(run, slots)
             if run.clients is not None:
                 # Also an abandoned run's, now that it has returned.
                 self._idle.append((stamp, run.clients))

@@ -84,18 +84,21 @@ def unverified_runs(dags: Collection[str], session: Session) -> list[LoadRun]:
     """Runs of these loads that failed lately or are not finished, newest first, MAX_RUNS of each DAG."""
     since = datetime.now(UTC) - LOADED_WITHIN
     states = (DagRunState.FAILED, DagRunState.RUNNING, DagRunState.QUEUED)
-    found: list[LoadRun] = []
-    for dag in dags:
-        rows = session.execute(
-            select(DagRun.run_id, DagRun.state, DagRun.start_date, DagRun.end_date, DagRun.run_after)
-            .where(DagRun.dag_id == dag, DagRun.state.in_(states), DagRun.run_after >= since)
-            .order_by(DagRun.run_after.desc())
-            .limit(MAX_RUNS)
+    place = func.row_number().over(partition_by=DagRun.dag_id, order_by=DagRun.run_after.desc())
+    # All at once: a statement for each of hundreds of DAGs took half a second.
+    newest = (
+        select(
+            DagRun.dag_id, DagRun.run_id, DagRun.state,
+            DagRun.start_date, DagRun.end_date, DagRun.run_after, place.label("place"),
         )
-        for run, state, start, end, after in rows:
-            found.append(
-                LoadRun(dag, run, str(getattr(state, "value", state)), (end or start or after).timestamp())
-            )
+        .where(DagRun.dag_id.in_(dags), DagRun.state.in_(states), DagRun.run_after >= since)
+        .subquery()
+    )  # fmt: skip
+    rows = session.execute(select(*newest.c[:-1]).where(newest.c.place <= MAX_RUNS))
+    found = [
+        LoadRun(dag, run, str(getattr(state, "value", state)), (end or start or after).timestamp())
+        for dag, run, state, start, end, after in rows
+    ]
     return sorted(found, key=lambda run: -run.at)
 
 

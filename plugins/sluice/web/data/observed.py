@@ -18,6 +18,8 @@ SECONDS = 2.0
 FAILED_SECONDS = 5.0
 # What is known of each component, and why it is no news; "": it is.
 Known = tuple[Mapping[str, Live], str]
+# Stream -> component -> what is known of it.
+Brief = Mapping[str, Mapping[str, Live]]
 
 
 class Observed:
@@ -32,6 +34,8 @@ class Observed:
         self._connect = connect
         self._lock = Lock()
         self._caches: dict[str, TtlCache[Known]] = {}
+        self._all: TtlCache[tuple[Brief, str]] = TtlCache(self._read_all, SECONDS)
+        self._brief: Brief = {}
         self._known: dict[str, Mapping[str, Live]] = {}
         self._failure = 0.0, ""
 
@@ -44,8 +48,35 @@ class Observed:
         except ClientError as error:
             # Another reader waits for the observer.
             known, reason = self._known.get(stream, {}), str(error)
-        live = known.get(component, Live())
-        return replace(live, errors={OBSERVER: reason}) if reason else live
+        return _with(known.get(component, Live()), reason)
+
+    def all(self) -> Callable[[str, str], Live]:
+        """What :meth:`live` says of each component, in brief, for who shows all: one request. Raises
+        ConfigError."""
+        try:
+            known, reason = self._all.get()
+        except ClientError as error:
+            # Another reader waits for the observer.
+            known, reason = self._brief, str(error)
+
+        def live(stream: str, component: str) -> Live:
+            why = reason or ("" if stream in known else f"the observer does not know {stream} (yet)")
+            return _with(known.get(stream, {}).get(component, Live()), why)
+
+        return live
+
+    def _read_all(self) -> tuple[Brief, str]:
+        failed_at, failure = self._failure
+        if failure and time.monotonic() - failed_at < FAILED_SECONDS:
+            return self._brief, failure
+        try:
+            self._brief = self._connect().streams()
+        except Unreachable as error:
+            self._failure = time.monotonic(), str(error)
+            return self._brief, str(error)
+        except ClientError as error:
+            return self._brief, str(error)
+        return self._brief, ""
 
     def _read(self, stream: str) -> Known:
         failed_at, failure = self._failure
@@ -59,3 +90,7 @@ class Observed:
         except ClientError as error:
             return self._known.get(stream, {}), str(error)
         return self._known[stream], ""
+
+
+def _with(live: Live, reason: str) -> Live:
+    return replace(live, errors={OBSERVER: reason}) if reason else live

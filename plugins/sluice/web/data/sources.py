@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from threading import Lock
@@ -101,6 +101,14 @@ class Sources:
     def lives(self, spec: StreamSpec) -> dict[str, Live]:
         """What is known of each component."""
         return {component: self.observed.live(spec.name, component) for component in spec.components}
+
+    def all_lives(self, specs: Iterable[StreamSpec]) -> dict[str, dict[str, Live]]:
+        """Stream -> what is known of each component, in brief."""
+        live = self.observed.all()
+        return {
+            spec.name: {component: live(spec.name, component) for component in spec.components}
+            for spec in specs
+        }
 
     def open_results(self, spec: StreamSpec, query: str) -> Callable[[float], Results]:
         from sluice.clients.lake.results.table import ResultsReader

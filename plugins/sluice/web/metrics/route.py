@@ -42,13 +42,13 @@ def router(declared: Callable[[], Declared]) -> APIRouter:
     @made.get("/metrics")
     def metrics(data: Annotated[Sources, Depends(sources)]) -> Response:
         known = declared()
-        lives = {
-            (spec.name, component): live
-            for spec in known.specs
-            for component, live in data.lives(spec).items()
+        found = {
+            (stream, component): live
+            for stream, lives in data.all_lives(known.specs).items()
+            for component, live in lives.items()
         }
         text = exposition(
-            StreamMetrics(lives, time.time(), list(known.invalid), len(known.problems)),
+            StreamMetrics(found, time.time(), list(known.invalid), len(known.problems)),
             QueryMetrics(histories(data, [spec.name for spec in known.specs])),
         )
         return Response(text, media_type=CONTENT_TYPE_LATEST)

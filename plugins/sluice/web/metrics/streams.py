@@ -12,7 +12,7 @@ from sluice.config.stream import CONSUMER
 from sluice.core.exposition import MetricSpec
 from sluice.core.json_record import Document
 from sluice.core.tables.batches import Batch
-from sluice.supervision.observer.live import Live, LoadResult, seconds_behind
+from sluice.supervision.observer.live import Live, LoadResult
 from sluice.supervision.rules.status import Health
 
 Value = Callable[[Live], float | None]
@@ -51,8 +51,7 @@ def _item(document: Document | None, name: str) -> float | None:
 
 
 def _behind(live: Live) -> float | None:
-    found = seconds_behind(live.points) if live.lag is not None else None
-    return found[0] if found else None
+    return live.behind[0] if live.behind else None
 
 
 def _to_loss(live: Live) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
@@ -22,8 +23,10 @@ from sluice.core.messages import iso
 from sluice.core.schema_versions.stream import StreamSchema
 from sluice.supervision.observer.component import CHART_SECONDS
 from sluice.supervision.observer.component_view import LastCheck
+from sluice.supervision.observer.live import Live
 from sluice.supervision.rules.guide import GUIDES
 from sluice.web import formats, navigation
+from sluice.web.data.airflow_db import LoadRun, OpenApproval
 from sluice.web.data.sources import Sources, sources
 from sluice.web.declared import find_stream
 from sluice.web.rights import Reader, may_read_log, may_read_stream, reader
@@ -59,7 +62,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         readable = set(who.streams([*(spec.name for spec in known.specs), *known.invalid]))
         specs = [spec for spec in known.specs if spec.name in readable]
         reasons = {name: why for name, why in known.invalid.items() if name in readable}
-        view = Overview(now, _views(specs, data, now), reasons, known.problems)
+        view = Overview(now, _views(specs, data.all_lives(specs), data, now), reasons, known.problems)
         return page(request, "streams.html", 0, now, view=view, cycle_seconds=data.observed.cycle_seconds)
 
     @made.get("/{stream}", dependencies=[Depends(may_read_stream)])
@@ -70,7 +73,7 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
         data: Annotated[Sources, Depends(sources)],
     ) -> HTMLResponse:
         spec, now = find_stream(declared(), stream), clock()
-        (view,) = _views([spec], data, now)
+        (view,) = _views([spec], {stream: data.lives(spec)}, data, now)
         live = data.observed.live(stream, CONSUMER)
         events, events_error = _events(spec, data)
         schema, schema_error = _schema(spec, data)
@@ -111,15 +114,22 @@ def router(declared: Callable[[], Declared], refresh_seconds: float) -> APIRoute
     return made
 
 
-def _views(specs: list[StreamSpec], data: Sources, now: float) -> list[StreamView]:
+def _views(
+    specs: list[StreamSpec], lives: Mapping[str, Mapping[str, Live]], data: Sources, now: float
+) -> list[StreamView]:
     known = data.airflow()
+    approvals, runs = defaultdict[str, list[OpenApproval]](list), defaultdict[str, list[LoadRun]](list)
+    for approval in known.approvals:
+        approvals[approval.dag].append(approval)
+    for run in known.runs:
+        runs[run.dag].append(run)
     return [
         stream_view(
             spec,
-            data.lives(spec),
+            lives[spec.name],
             known.checks.get(spec.name) or LastCheck(f"{spec.name}_stream"),
-            [one for one in known.approvals if one.dag == f"{spec.name}_change"],
-            [one for one in known.runs if one.dag in (f"{spec.name}_load", f"{spec.name}_backfill")],
+            approvals[f"{spec.name}_change"],
+            [*runs[f"{spec.name}_load"], *runs[f"{spec.name}_backfill"]],
             now,
         )
         for spec in specs

@@ -15,7 +15,7 @@ from airflow.models.dag import DagModel
 from airflow.models.dagrun import DagRun
 from airflow.models.hitl import HITLDetail
 from airflow.models.taskinstance import TaskInstance
-from sqlalchemy import create_engine, insert
+from sqlalchemy import create_engine, event, insert
 from sqlalchemy.orm import Session
 
 from sluice.supervision.observer.component_view import LastCheck
@@ -117,6 +117,16 @@ def test_loads_that_failed_lately_or_are_not_finished(session: Session) -> None:
     for _ in range(5):
         add_run(session, "failed", 3, "x_load")
     assert len(unverified_runs(["x_load"], session)) == MAX_RUNS
+
+
+def test_loads_of_hundreds_of_streams_are_found_by_one_statement(session: Session) -> None:
+    dags = [f"s{number}_load" for number in range(300)]
+    for dag in dags:
+        add_run(session, "failed", 3, dag)
+    sent: list[str] = []
+    event.listen(session.get_bind(), "before_cursor_execute", lambda *given: sent.append(given[2]))
+    assert {run.dag for run in unverified_runs(dags, session)} == set(dags)
+    assert len(sent) == 1
 
 
 def add_request(session: Session, dag: str, state: str, answered: bool = False, **more: Any) -> str:
