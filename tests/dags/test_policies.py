@@ -123,6 +123,7 @@ def waits(task: Any) -> list[timedelta]:
         "PublishedSensor": lambda: [timedelta(minutes=allowed["publish_timeout_minutes"]) + BACKSTOP],
         "ProduceFeedOperator": lambda: [timedelta(minutes=allowed["minutes"]) + BACKSTOP],
         "SuperviseOperator": lambda: [task.start_trigger_args.timeout, recovery + BACKSTOP],
+        "SuperviseSinksOperator": lambda: [task.start_trigger_args.timeout],
         "ApproveChangeOperator": lambda: [task.response_timeout],
         "EnsureConsumerOperator": lambda: [timedelta(minutes=3) + BACKSTOP],
         "VerifyTableOperator": lambda: [timedelta(seconds=n) + BACKSTOP for n in (5, 15, 40)],
@@ -346,7 +347,7 @@ def test_what_is_healthy_costs_no_worker(bag: Any) -> None:
 
 
 def supervising(dag: Any) -> list[Any]:
-    return [task for task in dag.tasks if task.task_id not in (SINKS, SINKS_DONE)]
+    return [task for task in dag.tasks if task.task_id != SINKS_DONE]
 
 
 def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
@@ -389,7 +390,8 @@ def test_the_scheduler_gets_all_of_it(bag: Any) -> None:
         kept = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
         for task in supervising(kept):
             assert task.start_from_trigger
-            assert getattr(task.start_trigger_args, "next_method", None) == "act"
+            method = "provision" if task.task_id == SINKS else "act"
+            assert getattr(task.start_trigger_args, "next_method", None) == method
 
 
 def test_the_form_explains_itself_and_refuses(bag: Any) -> None:
