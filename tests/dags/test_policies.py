@@ -18,6 +18,7 @@ import pytest
 from airflow.sdk import DAG
 
 from sluice.airflow.operators.base import BACKSTOP
+from sluice.airflow.operators.maintenance.reconciliation import UnchangedOperator
 from sluice.config import streams as stream_files
 from sluice.core.csv.form import SUFFIXES
 from sluice.supervision.lifecycle import Action
@@ -126,7 +127,12 @@ def waits(task: Any) -> list[timedelta]:
         "SuperviseSinksOperator": lambda: [task.start_trigger_args.timeout],
         "ApproveChangeOperator": lambda: [task.response_timeout],
         "EnsureConsumerOperator": lambda: [timedelta(minutes=3) + BACKSTOP],
-        "VerifyTableOperator": lambda: [timedelta(seconds=n) + BACKSTOP for n in (5, 15, 40)],
+        "ObserveOffsetsOperator": lambda: [task.start_trigger_args.timeout],
+        "CheckFilesOperator": lambda: [task.start_trigger_args.timeout],
+        "VerifyTableOperator": lambda: [
+            task.start_trigger_args.timeout,
+            *(timedelta(seconds=n) + BACKSTOP for n in (5, 15, 40)),
+        ],
     } | {
         kind: lambda: [timedelta(minutes=1) + BACKSTOP]
         for kind in ("ValidateOperator", "PlanChangeOperator", "VerifyChangeOperator")
@@ -344,6 +350,39 @@ def test_what_is_healthy_costs_no_worker(bag: Any) -> None:
             assert task.start_from_trigger
             # Airflow gives the trigger up at the earlier of the two.
             assert task.start_trigger_args.timeout < task.execution_timeout
+
+
+# Of a stream in which nothing happens: what has no schedule does not run, maintenance runs as it is, and of
+# reconciliation only what looks at everything once in `reverify_hours`.
+DAILY_TASKS, DAILY_RUNS = 30, 800
+
+
+def runs_a_day(dag: Any) -> float:
+    return timedelta(days=1) / dag.schedule if isinstance(dag.schedule, timedelta) else 0.0
+
+
+def workers_a_day(bag: Any, task: Any) -> float:
+    """Worker tasks of an idle stream: none of what the scheduler marks, or the triggerer ends."""
+    if type(task).__name__ == "SinksProvisionedOperator":
+        return 0.0
+    if isinstance(task, UnchangedOperator):
+        again = stream_files.load(task.stream).maintenance.reverify_hours
+        # What maintenance commits is looked at once more.
+        return 24 / again + runs_a_day(bag.dags[f"{task.stream}_maintenance"])
+    return 0.0 if task.start_from_trigger else runs_a_day(task.dag)
+
+
+def test_an_idle_stream_takes_few_workers_a_day(bag: Any) -> None:
+    for name in stream_files.names():
+        dags = [bag.dags[f"{name}_{kind}"] for kind in ("stream", "maintenance", "reconciliation")]
+        scheduled = {dag_id for dag_id, dag in bag.dags.items() if isinstance(dag.schedule, timedelta)}
+        assert {dag_id for dag_id in scheduled if dag_id.startswith(f"{name}_")} == {d.dag_id for d in dags}
+        found = {task.task_id: workers_a_day(bag, task) for dag in dags for task in dag.tasks}
+        taking = {name: count for name, count in found.items() if count}
+        steps = [task.task_id for task in bag.dags[f"{name}_maintenance"].tasks]
+        assert taking == dict.fromkeys(steps, 1.0) | {"verify_table": 2.0, "check_files": 2.0}
+        assert sum(taking.values()) <= DAILY_TASKS
+        assert sum(map(runs_a_day, dags)) <= DAILY_RUNS
 
 
 def supervising(dag: Any) -> list[Any]:

@@ -33,6 +33,7 @@ from sluice.airflow.operators.maintenance.reconciliation import (
     CheckFilesOperator,
     ObserveOffsetsOperator,
     ReconciliationOperator,
+    UnchangedOperator,
     VerifyTableOperator,
 )
 from sluice.airflow.operators.maintenance.removal import RecordMaintenanceOperator, RecordMetadataOperator
@@ -75,6 +76,7 @@ BASES: set[type[BaseOperator]] = {
     SparkJobOperator,
     QuarantineOperator,
     ReconciliationOperator,
+    UnchangedOperator,
 }
 # Why none of them is misled is said where ``checked`` is None.
 UNCHECKED: set[type[BaseOperator]] = {

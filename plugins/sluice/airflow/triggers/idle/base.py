@@ -33,8 +33,8 @@ class IdleTrigger(StreamTrigger):
 
     @abstractmethod
     def look(self, clients: StreamClients) -> dict[str, Any]:
-        """The task's return value. Blocks, and changes nothing. Raises WorkNeeded; whatever else it raises
-        needs a worker too."""
+        """The task's return value. Blocks, and changes nothing but the ledger. Raises WorkNeeded; whatever
+        else it raises needs a worker too."""
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
