@@ -17,9 +17,11 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from sluice.airflow.dags.streams import stream_dags
 from sluice.airflow.operators.base import BACKSTOP
 from sluice.airflow.operators.maintenance.reconciliation import UnchangedOperator
 from sluice.config import streams as stream_files
+from sluice.config import work_pool
 from sluice.core.csv.form import SUFFIXES
 from sluice.supervision.lifecycle import Action
 from tests.dags.conftest import DAGS, REPO, files
@@ -87,6 +89,22 @@ def test_a_restart_passes_whatever_else_waits_for_a_slot(bag: Any) -> None:
     ordered = [weight for (weight,) in weights]
     assert ordered == sorted(set(ordered))
     assert tasks(bag, lambda task: task.weight_rule == "absolute") == []
+
+
+def test_what_may_take_long_leaves_slots_to_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its priority, a restart waits while every slot has a compaction of two hours."""
+    spec = stream_files.load("isp_hits")
+
+    def pools() -> dict[str, set[str]]:
+        return {dag.dag_id: {task.pool for task in dag.tasks} for dag in stream_dags(spec)}
+
+    monkeypatch.delenv(work_pool.VARIABLE, raising=False)
+    assert set().union(*pools().values()) == {"default_pool"}
+    monkeypatch.setenv(work_pool.VARIABLE, "sluice_work:3")
+    found = pools()
+    assert found.pop("isp_hits_stream") == {"default_pool"}
+    assert all(pool == {"sluice_work"} for pool in found.values())
+    assert len(found) == 4
 
 
 def test_loads_may_overlap(bag: Any) -> None:
@@ -352,8 +370,8 @@ def test_what_is_healthy_costs_no_worker(bag: Any) -> None:
             assert task.start_trigger_args.timeout < task.execution_timeout
 
 
-# Of a stream in which nothing happens: what has no schedule does not run, maintenance runs as it is, and of
-# reconciliation only what looks at everything once in `reverify_hours`.
+# An idle stream's: what has no schedule does not run, maintenance runs as it is, and of reconciliation only
+# what looks at everything once in `reverify_hours`.
 DAILY_TASKS, DAILY_RUNS = 30, 800
 
 

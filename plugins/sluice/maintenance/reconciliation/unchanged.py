@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def seen(systems: Systems, spec: StreamSpec) -> Document:
-    """On what a verdict rests that may change: the metadata file of each table, by the catalog, which is
-    another one after each commit; and what is declared. To be read before anything is looked at."""
+    """On what the result of a step rests that may change: the metadata file of each table, by the catalog,
+    which is another one after each commit; and what is declared. To be read before anything is looked at."""
     names = (spec.table, spec.quarantine_table)
     return {
         "tables": {name: systems.lake.location(name) for name in names},
