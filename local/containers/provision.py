@@ -97,7 +97,7 @@ def provision(stack: ContainerStack) -> int:
         def databases() -> None:
             _provision("postgres", stack, board, provisioning["postgres"])
             with board.step("Airflow's database") as step:
-                airflow.migrate(stack.context, step)
+                airflow.prepare(stack.context, step)
 
         jobs: list[Callable[[], None]] = [databases]
         jobs += [

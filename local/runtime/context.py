@@ -58,6 +58,8 @@ class Context:
     """The user's notifications.toml; None: no person is told."""
     streams: str = ""
     """Additional folders with streams, as in SLUICE_STREAMS; empty: none."""
+    airflow_history_days: str = ""
+    """How long Airflow's database keeps what ended; empty: as long as usual."""
     java_options: str = ""
     """For every JVM of the stack."""
     airflow_settings: Mapping[str, str] = field(default_factory=dict)

@@ -14,6 +14,8 @@ from local.progress import Step
 from local.runtime.context import Context, with_parent
 from local.runtime.supervisord import Program
 from local.services import postgres
+from sluice.airflow.database import DAYS_VARIABLE
+from sluice.config import work_pool
 from sluice.config.postgresql import DISABLE
 from sluice.config.reading.urls import is_loopback
 
@@ -25,6 +27,10 @@ COMPONENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "airflow-dag-processor": (("dag-processor",), "dag_processor"),
     "airflow-triggerer": (("triggerer", "--skip-serve-logs"), "triggerer"),
 }
+
+# Keeps Airflow's database small.
+CLEANUP = "airflow-cleanup"
+_DATABASE = "sluice.airflow.database"
 
 _LOCAL_SETTINGS = '''\
 """Written with the configuration.
@@ -122,6 +128,8 @@ def environment(context: Context) -> dict[str, str]:
     return {
         **context.job_environment(),
         "AIRFLOW_HOME": str(context.home.airflow),
+        **({DAYS_VARIABLE: days} if (days := context.airflow_history_days) else {}),
+        work_pool.VARIABLE: work_pool.declared(int(settings["CORE__PARALLELISM"])),
         **_drills(context),
         **{f"AIRFLOW__{name}": value for name, value in settings.items()},
         "AIRFLOW_CONN_SLUICE_SPARK": json.dumps({"conn_type": "spark", "host": context.spark_master}),
@@ -154,19 +162,25 @@ def files(context: Context) -> dict[Path, str]:
 def programs(context: Context) -> list[Program]:
     common = environment(context)
     command = context.python_env / "bin" / "airflow"
+    commands: dict[str, tuple[str | Path, ...]] = {
+        name: (command, *arguments) for name, (arguments, _) in COMPONENTS.items()
+    }
+    commands[CLEANUP] = (context.python, "-m", _DATABASE, "clean")
     return [
-        Program(name, with_parent(command, *arguments), common, priority=60, directory=context.home.root)
-        for name, (arguments, _) in COMPONENTS.items()
+        Program(name, with_parent(*words), common, priority=60, directory=context.home.root)
+        for name, words in commands.items()
     ]
 
 
-def migrate(context: Context, step: Step) -> None:
-    """Migrate Airflow's database, once per version. Raises UsageError if that fails."""
-    version = f"{context.secrets['install']} {context.python_env.name}"
+def prepare(context: Context, step: Step) -> None:
+    """Migrate Airflow's database, and make the pool of its tasks: once per version and size. Raises
+    UsageError if that fails."""
+    variables = environment(context)
+    version = f"{context.secrets['install']} {context.python_env.name} {variables[work_pool.VARIABLE]}"
     if context.home.state().get("airflow_migrated") == version:
         return
     log = context.home.logs / "airflow-migrate.log"
-    shell.run([context.python_env / "bin" / "airflow", "db", "migrate"], step, log, environment(context))
+    shell.run([context.python, "-m", _DATABASE, "prepare"], step, log, variables)
     context.home.remember(airflow_migrated=version)
 
 

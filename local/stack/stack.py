@@ -110,6 +110,9 @@ class Stack(BaseStack):
             "notifications": _absolute(os.environ.get(notifications.VARIABLE, kept.get("notifications"))),
             "streams": self.streams,
             "installed": _absolute(self._installed or kept.get("installed")),
+            "airflow_history_days": os.environ.get(
+                airflow.DAYS_VARIABLE, kept.get("airflow_history_days", "")
+            ),
             "java_options": self._java_options or kept.get("java_options", ""),
             "airflow_settings": self._airflow_settings or kept.get("airflow_settings", {}),
         }
@@ -260,10 +263,11 @@ class Stack(BaseStack):
 
         def airflow_up() -> None:
             with board.step("Airflow's database") as step:
-                airflow.migrate(self.context, step)
+                airflow.prepare(self.context, step)
             with board.step("airflow") as step:
                 for name in airflow.COMPONENTS:
                     self.daemon.ensure_started(name)
+                self.daemon.ensure_started(airflow.CLEANUP)
                 for name in airflow.COMPONENTS:
                     health.wait(name, self.context, self.daemon, step, AIRFLOW_DEADLINE)
 

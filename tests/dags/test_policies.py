@@ -17,8 +17,11 @@ from typing import Any
 import pytest
 from airflow.sdk import DAG
 
+from sluice.airflow.dags.streams import stream_dags
 from sluice.airflow.operators.base import BACKSTOP
+from sluice.airflow.operators.maintenance.reconciliation import UnchangedOperator
 from sluice.config import streams as stream_files
+from sluice.config import work_pool
 from sluice.core.csv.form import SUFFIXES
 from sluice.supervision.lifecycle import Action
 from tests.dags.conftest import DAGS, REPO, files
@@ -88,6 +91,22 @@ def test_a_restart_passes_whatever_else_waits_for_a_slot(bag: Any) -> None:
     assert tasks(bag, lambda task: task.weight_rule == "absolute") == []
 
 
+def test_what_may_take_long_leaves_slots_to_supervision(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever its priority, a restart waits while every slot has a compaction of two hours."""
+    spec = stream_files.load("isp_hits")
+
+    def pools() -> dict[str, set[str]]:
+        return {dag.dag_id: {task.pool for task in dag.tasks} for dag in stream_dags(spec)}
+
+    monkeypatch.delenv(work_pool.VARIABLE, raising=False)
+    assert set().union(*pools().values()) == {"default_pool"}
+    monkeypatch.setenv(work_pool.VARIABLE, "sluice_work:3")
+    found = pools()
+    assert found.pop("isp_hits_stream") == {"default_pool"}
+    assert all(pool == {"sluice_work"} for pool in found.values())
+    assert len(found) == 4
+
+
 def test_loads_may_overlap(bag: Any) -> None:
     loads = [dag for dag_id, dag in bag.dags.items() if dag_id.endswith("_load")]
     assert loads
@@ -123,9 +142,15 @@ def waits(task: Any) -> list[timedelta]:
         "PublishedSensor": lambda: [timedelta(minutes=allowed["publish_timeout_minutes"]) + BACKSTOP],
         "ProduceFeedOperator": lambda: [timedelta(minutes=allowed["minutes"]) + BACKSTOP],
         "SuperviseOperator": lambda: [task.start_trigger_args.timeout, recovery + BACKSTOP],
+        "SuperviseSinksOperator": lambda: [task.start_trigger_args.timeout],
         "ApproveChangeOperator": lambda: [task.response_timeout],
         "EnsureConsumerOperator": lambda: [timedelta(minutes=3) + BACKSTOP],
-        "VerifyTableOperator": lambda: [timedelta(seconds=n) + BACKSTOP for n in (5, 15, 40)],
+        "ObserveOffsetsOperator": lambda: [task.start_trigger_args.timeout],
+        "CheckFilesOperator": lambda: [task.start_trigger_args.timeout],
+        "VerifyTableOperator": lambda: [
+            task.start_trigger_args.timeout,
+            *(timedelta(seconds=n) + BACKSTOP for n in (5, 15, 40)),
+        ],
     } | {
         kind: lambda: [timedelta(minutes=1) + BACKSTOP]
         for kind in ("ValidateOperator", "PlanChangeOperator", "VerifyChangeOperator")
@@ -345,8 +370,41 @@ def test_what_is_healthy_costs_no_worker(bag: Any) -> None:
             assert task.start_trigger_args.timeout < task.execution_timeout
 
 
+# An idle stream's: what has no schedule does not run, maintenance runs as it is, and of reconciliation only
+# what looks at everything once in `reverify_hours`.
+DAILY_TASKS, DAILY_RUNS = 30, 800
+
+
+def runs_a_day(dag: Any) -> float:
+    return timedelta(days=1) / dag.schedule if isinstance(dag.schedule, timedelta) else 0.0
+
+
+def workers_a_day(bag: Any, task: Any) -> float:
+    """Worker tasks of an idle stream: none of what the scheduler marks, or the triggerer ends."""
+    if type(task).__name__ == "SinksProvisionedOperator":
+        return 0.0
+    if isinstance(task, UnchangedOperator):
+        again = stream_files.load(task.stream).maintenance.reverify_hours
+        # What maintenance commits is looked at once more.
+        return 24 / again + runs_a_day(bag.dags[f"{task.stream}_maintenance"])
+    return 0.0 if task.start_from_trigger else runs_a_day(task.dag)
+
+
+def test_an_idle_stream_takes_few_workers_a_day(bag: Any) -> None:
+    for name in stream_files.names():
+        dags = [bag.dags[f"{name}_{kind}"] for kind in ("stream", "maintenance", "reconciliation")]
+        scheduled = {dag_id for dag_id, dag in bag.dags.items() if isinstance(dag.schedule, timedelta)}
+        assert {dag_id for dag_id in scheduled if dag_id.startswith(f"{name}_")} == {d.dag_id for d in dags}
+        found = {task.task_id: workers_a_day(bag, task) for dag in dags for task in dag.tasks}
+        taking = {name: count for name, count in found.items() if count}
+        steps = [task.task_id for task in bag.dags[f"{name}_maintenance"].tasks]
+        assert taking == dict.fromkeys(steps, 1.0) | {"verify_table": 2.0, "check_files": 2.0}
+        assert sum(taking.values()) <= DAILY_TASKS
+        assert sum(map(runs_a_day, dags)) <= DAILY_RUNS
+
+
 def supervising(dag: Any) -> list[Any]:
-    return [task for task in dag.tasks if task.task_id not in (SINKS, SINKS_DONE)]
+    return [task for task in dag.tasks if task.task_id != SINKS_DONE]
 
 
 def test_a_supervision_that_does_not_end_is_noticed(bag: Any) -> None:
@@ -389,7 +447,8 @@ def test_the_scheduler_gets_all_of_it(bag: Any) -> None:
         kept = DagSerialization.from_dict(json.loads(json.dumps(DagSerialization.to_dict(dag))))
         for task in supervising(kept):
             assert task.start_from_trigger
-            assert getattr(task.start_trigger_args, "next_method", None) == "act"
+            method = "provision" if task.task_id == SINKS else "act"
+            assert getattr(task.start_trigger_args, "next_method", None) == method
 
 
 def test_the_form_explains_itself_and_refuses(bag: Any) -> None:

@@ -598,6 +598,7 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
     with raising(Missing, "table hits", "database results"):
         list(databases.counts(database, TABLE, QUERY))
     ends: list[str] = []
+    assert not databases.is_provisioned(database, TABLE, QUERY, TYPES)
 
     def make() -> None:
         ends.append(str(databases.provision(database, TABLE, QUERY, TYPES)))
@@ -609,6 +610,7 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
         thread.join(30)
     assert len(ends) == 3, "two at once do no harm"
     assert databases.provision(database, TABLE, QUERY, TYPES).made == ()
+    assert databases.is_provisioned(database, TABLE, QUERY, TYPES)
     run(server, f"alter table {TABLE} add column who int", f"alter table {TABLE} drop column version")
     with raising(Refused, "column version (bigint)", "column who"):
         databases.provision(database, TABLE, QUERY, TYPES)
@@ -651,6 +653,7 @@ def test_provisioning_is_repeatable_and_refuses_what_differs(server: Server) -> 
             rebuild(*made)
         with raising(Refused, *words):
             databases.provision(database, TABLE, QUERY, TYPES)
+        assert not databases.is_provisioned(database, TABLE, QUERY, TYPES)
     with raising(Refused, "zipcode", "double"):
         databases.provision(database, TABLE, QUERY, TYPES | {"zipcode": "double"})
 

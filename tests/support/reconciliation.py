@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 from airflow.sdk.exceptions import AirflowFailException, TaskDeferred
+from airflow.triggers.base import TaskSuccessEvent
 
 from sluice.airflow.failures import final_failures
+from sluice.airflow.hook import StreamClients
 from sluice.airflow.operators.base import BACKSTOP
 from sluice.airflow.operators.maintenance.reconciliation import (
     ReconciliationOperator,
@@ -26,6 +29,7 @@ from sluice.clients.s3.objects import Bucket, Entry
 from sluice.config.platform_sections.catalog import Catalog
 from sluice.config.platform_sections.lake import BY_CATALOG, BY_SLUICE
 from sluice.config.platform_sections.lake import Lake as LakeSection
+from sluice.config.sections.maintenance import Maintenance
 from sluice.config.sections.supervision import Supervision
 from sluice.core.findings import FindingName
 from sluice.core.offsets.ranges import OffsetRanges
@@ -163,7 +167,14 @@ class World:
         """A run of its own but for ``run_id``: then that one, cleared."""
         self.runs += 1
         made = kind(task_id="step", stream="nyc_taxi")
-        made.__dict__ |= {
+        made.__dict__ |= self.systems()
+        context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
+        with final_failures():
+            return dict(carried_out(made, context, self.fire))
+
+    def systems(self) -> dict[str, Any]:
+        """What a step, or a look before it, has in place of its clients."""
+        return {
             "platform_hook": SimpleNamespace(
                 lake=self.lake,
                 platform=SimpleNamespace(
@@ -178,6 +189,8 @@ class World:
                 kafka=self.kafka,
                 history=lambda name: self.history,
                 batch_log=self.batch_log,
+                ledger=lambda stream: self.history,
+                close=lambda: None,
                 s3=self.memory.as_client(),
                 bucket=lambda name: Bucket(self.memory.as_client(), name),
                 remove_objects=self.remove,
@@ -185,13 +198,41 @@ class World:
             "tables": KnownTables(self.lake, self.history, lambda: self.now),
             "ledger": self.history,
             "spec": SimpleNamespace(
-                **self.names, name="nyc_taxi", topic=SimpleNamespace(name="t"), supervision=Supervision()
+                **self.names,
+                name="nyc_taxi",
+                topic=SimpleNamespace(name="t"),
+                supervision=Supervision(),
+                maintenance=Maintenance(),
             ),
             "entries": self.entries,
-        }  # fmt: skip
-        context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
-        with final_failures():
-            return dict(carried_out(made, context, self.fire))
+        }
+
+    def look(
+        self,
+        kind: type[ReconciliationOperator] = VerifyTableOperator,
+        later: timedelta = timedelta(),
+        run_type: str = "scheduled",
+        full: bool = False,
+        try_number: int = 1,
+    ) -> dict[str, Any]:
+        """What the triggerer makes of a run, so much ``later``: the return value of a task that it ends, or
+        ``{"reason": …}`` of one that it leaves to a worker."""
+        trigger = kind(task_id="step", stream="nyc_taxi").trigger()
+        clients = StreamClients("nyc_taxi", "consumer")
+        clients.__dict__ |= self.systems()
+        trigger.requests.connect = lambda: clients
+        trigger.clock = lambda: time.time() + later.total_seconds()
+        context = {"params": {"full": full}, "dag_run": SimpleNamespace(run_type=run_type)}
+        trigger.task_instance = SimpleNamespace(  # type: ignore[assignment]
+            task=None, task_id="step", get_template_context=lambda: context, try_number=try_number
+        )
+
+        async def first() -> dict[str, Any]:
+            event = await anext(trigger.run())
+            found = event.xcoms if isinstance(event, TaskSuccessEvent) else {"return_value": event.payload}
+            return cast("dict[str, Any]", (found or {})["return_value"])
+
+        return asyncio.run(first())
 
     def remove(self, bucket: str, keys: Iterable[str]) -> None:
         if self.refuses_deletion:

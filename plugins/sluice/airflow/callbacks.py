@@ -35,7 +35,7 @@ def task_failed(context: Mapping[str, Any]) -> None:
 
 
 def task_succeeded(context: Mapping[str, Any]) -> None:
-    """``on_success_callback`` of a task of supervision that is no component."""
+    """By a task of supervision that is no component, when it succeeds: no check finds that it does again."""
     task = context["task"]
     occasion = occasions.recovered(task.stream, task.task_id, history_name(task.stream, task.task_id))
     _tell(occasion, RunChannel(context), task.dag_id, task.task_id)

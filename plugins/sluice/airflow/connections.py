@@ -13,7 +13,7 @@ from sluice.airflow.failures import failed
 from sluice.airflow.masks import masked
 from sluice.config import connection as databases
 from sluice.config.connection import DIRECTORY_VARIABLE, Database
-from sluice.config.reading.files import write_private
+from sluice.config.reading.files import is_private, write_private
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 
@@ -52,15 +52,24 @@ def export(connection: str, database: Database, cluster: Kubernetes | None) -> b
     return ConnectionsSecret(cluster).put(connection, database.dump())
 
 
+def is_exported(connection: str, database: Database) -> bool:
+    """Whether its file is as :func:`export` writes it. Raises ConfigError as that does."""
+    return is_private(_connection_file(connection), database.dump())
+
+
 def write_connection_file(connection: str, database: Database) -> bool:
     """Write it to where ``database.load`` reads it, atomically and readable for its user alone.
 
     Returns whether it changed. Raises ConfigError if the folder is not configured or does not exist.
     """
+    return write_private(_connection_file(connection), database.dump())
+
+
+def _connection_file(connection: str) -> Path:
     folder = os.environ.get(DIRECTORY_VARIABLE)
     if not folder or not Path(folder).is_dir():
         raise ConfigError(
             f"{DIRECTORY_VARIABLE} is {folder!r}, which is no folder. Fix: set it to one that Airflow's user "
             "and the streams' processes share, with mode 700"
         )
-    return write_private(Path(folder) / f"{connection}.toml", database.dump())
+    return Path(folder) / f"{connection}.toml"

@@ -38,6 +38,9 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
     history/reconciled_<what>/<countdown>-<moment>-run.json  what a step of reconciliation found: offsets,
                                                         table, files
+    history/passed_<what>/<countdown>-<moment>-run.json  what a step of reconciliation saw that passed;
+                                                    nothing while it runs, or if it failed
+    history/exported/<countdown>-<moment>-run.json  the connections of the sinks are in their Secret
     history/notified/<countdown>-<moment>-run.json  what a person was told of an outage
     history/undelivered/<countdown>-<moment>-run.json   what a person was not told of a run: its notifier
                                                     failed; told later: delivered
@@ -74,6 +77,8 @@ EVENTS = (
 # Kinds of the records of notifications: of a component's or a scheduled DAG's outage; of a run what was not
 # delivered, and under the same moment that nothing is left to deliver of it.
 NOTIFIED, UNDELIVERED, DELIVERED = "notified", "undelivered", "delivered"
+# Kind of the records that supervision has exported the connections of a stream's sinks, on a cluster.
+EXPORTED = "exported"
 # Above any sum of offsets.
 _LAST_TOTAL = 10**21 - 1
 # UTC, to the microsecond, of one width: texts sort by time.
@@ -270,3 +275,8 @@ def moment_of(key: str) -> datetime | None:
         return datetime.strptime(found[1], _MOMENT).replace(tzinfo=UTC) if found else None
     except ValueError:
         return None
+
+
+def passed_kind(step: str) -> str:
+    """Kind of the records of what a step of reconciliation saw that passed; ``step``: as ``table``."""
+    return f"passed_{step}"

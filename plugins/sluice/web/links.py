@@ -32,18 +32,17 @@ _LOAD = {
     "operators.load.audit": ("AuditOperator",),
 }
 _PREPARED = {
-    "operators.load.provision": (
-        "ProvisionTopicOperator",
-        "ProvisionSinksOperator",
-        "SinksProvisionedOperator",
-    ),
+    "operators.load.provision": ("ProvisionTopicOperator", "ProvisionSinksOperator"),
     "operators.load.ensure": ("EnsureConsumerOperator", "EnsureComponentOperator"),
 }
 _CHANGE = {
     "operators.change.steps": ("PlanChangeOperator", "ApplyChangeOperator", "VerifyChangeOperator"),
     "operators.change.approval": ("ApproveChangeOperator",),
 }
-_SUPERVISION = {"operators.supervision.supervise": ("SuperviseOperator",)}
+_SUPERVISION = {
+    "operators.supervision.supervise": ("SuperviseOperator",),
+    "operators.supervision.sinks": ("SuperviseSinksOperator", "SinksProvisionedOperator"),
+}
 _SENSORS = {"sensors.health": ("StreamHealthSensor",)}
 _OTHERS = {
     "operators.maintenance.compaction": ("CompactOperator", "VerifyCompactionOperator"),

@@ -73,7 +73,9 @@ def test_a_share_is_100_percent_at_most() -> None:
 
 
 def test_maintenance_may_be_left_out_and_its_values_are_1_or_more() -> None:
-    declared = {"schedule_hours": 24, "restore_horizon_days": 7, "reconciliation_hours": 1}
+    declared = {
+        "schedule_hours": 24, "restore_horizon_days": 7, "reconciliation_hours": 1, "reverify_hours": 24,
+    }  # fmt: skip
     assert asdict(streams.parse(MINIMAL, "stream.toml").maintenance) == declared
     for key in declared:
         one = streams.parse(f"{MINIMAL}[maintenance]\n{key} = 1\n", "stream.toml").maintenance

@@ -18,6 +18,8 @@ from tests.unit.docs.test_docs import ERRORS, REPO, source_files
 PRODUCT = ("local", "plugins", "spark_jobs", "dags")
 # Caught by their own module or a caller of it: a user meets another class.
 INTERNAL = {
+    "sluice.airflow.sinks.NotAsDeclared",
+    "sluice.airflow.triggers.idle.base.WorkNeeded",
     "local.replay.frames.BadPosition",  # the answer 400 of the replay server
     "sluice.clients.s3.unpacking.CorruptZstd",  # named as a corrupt object
     "sluice.clients.s3.unpacking.OtherFormat",

@@ -108,7 +108,9 @@ since the last one that passed. What disagrees is a finding with a name.
 
 {steps_table(steps)}
 
-The steps do not depend on each other, and read only: the stream runs meanwhile. Clear a step to repeat it.
+The steps do not depend on each other, and read only: the stream runs meanwhile. While nothing changed since
+a run that passed, a step ends without a worker and says so, but for one run in
+{spec.maintenance.reverify_hours} hours. Clear a step to repeat it.
 """
 
 

@@ -12,6 +12,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, CronTriggerTimetable, Pa
 from airflow.sdk.definitions.param import ParamsDict
 
 from sluice.airflow import callbacks
+from sluice.config import work_pool
 from sluice.notify.occasions import CONFIGURATION, MAINTENANCE, SCHEDULED, STREAM, kind_of
 
 # DAGs whose runs last minutes, and which check again.
@@ -48,7 +49,8 @@ def make_dag(
     its failures; None: no one's. ``params``: its form.
     """
     of_dag = _callbacks(dag_id, stream) if stream else {}
-    priority = PRIORITIES.get(kind_of(dag_id, stream or ""), OTHERS)
+    kind = kind_of(dag_id, stream or "")
+    priority = PRIORITIES.get(kind, OTHERS)
     with DAG(
         dag_id=dag_id,
         dag_display_name=label,
@@ -66,6 +68,8 @@ def make_dag(
             "execution_timeout": task_timeout,
             "priority_weight": priority,
             "weight_rule": "absolute",
+            # Supervision has Airflow's own, which others leave free.
+            "pool": work_pool.DEFAULT if kind in SUPERVISION else work_pool.name(),
         },
         **of_dag,
         **kwargs,

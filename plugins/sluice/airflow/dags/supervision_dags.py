@@ -10,11 +10,11 @@ from airflow.sdk import DAG
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
-from sluice.airflow import callbacks, forms
+from sluice.airflow import forms
 from sluice.airflow.dags import docs
 from sluice.airflow.dags.make_dag import make_dag
 from sluice.airflow.operators.base import InvalidDeclarationOperator
-from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
+from sluice.airflow.operators.supervision.sinks import SinksProvisionedOperator, SuperviseSinksOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.config.notifications import INSTALLATION
 from sluice.config.sections.supervision import Supervision
@@ -60,11 +60,7 @@ def supervision_dag(
                 trigger_rule=rule,
             )
             if component == QUERIES:
-                # No component: no check finds that it succeeds again.
-                told = callbacks.task_succeeded
-                sinks = ProvisionSinksOperator(
-                    task_id="provision_sinks", stream=stream, on_success_callback=told
-                )
+                sinks = SuperviseSinksOperator(task_id="provision_sinks", stream=stream)
                 done = SinksProvisionedOperator(task_id="sinks_provisioned", stream=stream)
                 sinks >> [task, done]
                 steps += [sinks, done]

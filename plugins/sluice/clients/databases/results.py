@@ -87,6 +87,13 @@ def provision(
     return ProvisionResult(database.where, tuple(made))
 
 
+def is_provisioned(database: Database, table: str, query: Query, types: Mapping[str, str]) -> bool:
+    """Whether :func:`provision` would change nothing, and refuse nothing. Reads only."""
+    with _asking(database) as engine:
+        has = {FENCE_TABLE, table} <= _tables(engine)
+        return has and not _differences(engine, table, query, types)
+
+
 def counts(
     database: Database, table: str, query: Query, windows: tuple[int, int] | None = None
 ) -> Iterator[tuple[Any, ...]]:

@@ -108,6 +108,17 @@ class BrokerTopics:
         return changed
 
 
+def is_as_declared(kafka: KafkaAdmin, topic: Topic) -> bool:
+    """Whether the brokers have the topic as declared, so that provisioning it, by whatever, changes nothing
+    of it. Reads only; raises Refused as :func:`check_not_shrinking`."""
+    has = kafka.find(topic.name)
+    if has is None:
+        return False
+    check_not_shrinking(topic, has)
+    is_grown = has.partitions == topic.partitions
+    return is_grown and not (topic.config and config_diff(topic.config, kafka.config(topic.name)))
+
+
 def check_not_shrinking(topic: Topic, has: TopicDescription) -> None:
     """Raise Refused if the declaration needs partitions removed or replicas moved."""
     if has.partitions > topic.partitions:

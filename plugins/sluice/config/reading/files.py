@@ -81,7 +81,7 @@ def write_private(path: Path, text: str) -> bool:
     """Write a file of mode 600 atomically, and its folder if there is none; whether it changed. Of concurrent
     writers the last one wins."""
     content = text.encode()
-    if path.exists() and stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_bytes() == content:
+    if is_private(path, text):
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     # Its mode is 600, whatever the umask.
@@ -96,6 +96,11 @@ def write_private(path: Path, text: str) -> bool:
         Path(part).unlink(missing_ok=True)
         raise
     return True
+
+
+def is_private(path: Path, text: str) -> bool:
+    """Whether :func:`write_private` would change nothing."""
+    return path.exists() and stat.S_IMODE(path.stat().st_mode) == 0o600 and path.read_bytes() == text.encode()
 
 
 def _is_open(found: os.stat_result) -> bool:

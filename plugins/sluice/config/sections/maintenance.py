@@ -23,6 +23,11 @@ class Maintenance:
         int,
         "hours between two [reconciliations](operating.md#reconciliation-findings)",
     ] = 1
+    reverify_hours: Annotated[
+        int,
+        "hours after which [reconciliation](dags.md#reconciliation) looks at table and stored files though "
+        "nothing changed",
+    ] = 24
 
     def overdue(self, ended: datetime, now: datetime) -> str | None:
         """Why a person has to look at maintenance whose last complete run ended then."""

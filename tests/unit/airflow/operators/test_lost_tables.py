@@ -27,17 +27,19 @@ from sluice.airflow.operators.load.asset_event import EmitAssetEventOperator
 from sluice.airflow.operators.load.ensure import EnsureComponentOperator
 from sluice.airflow.operators.load.interval import CheckCorrectedFilesOperator, ProduceIntervalOperator
 from sluice.airflow.operators.load.produce_feed import ProduceFeedOperator
-from sluice.airflow.operators.load.provision import ProvisionSinksOperator, SinksProvisionedOperator
+from sluice.airflow.operators.load.provision import ProvisionSinksOperator
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
 from sluice.airflow.operators.maintenance.reconciliation import (
     CheckFilesOperator,
     ObserveOffsetsOperator,
     ReconciliationOperator,
+    UnchangedOperator,
     VerifyTableOperator,
 )
 from sluice.airflow.operators.maintenance.removal import RecordMaintenanceOperator, RecordMetadataOperator
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.airflow.operators.supervision.drill import DrillOperator
+from sluice.airflow.operators.supervision.sinks import SinksProvisionedOperator, SuperviseSinksOperator
 from sluice.airflow.operators.supervision.supervise import SuperviseOperator
 from sluice.airflow.triggers.published import PublishedTrigger
 from sluice.airflow.triggers.wait import Outcome
@@ -74,11 +76,13 @@ BASES: set[type[BaseOperator]] = {
     SparkJobOperator,
     QuarantineOperator,
     ReconciliationOperator,
+    UnchangedOperator,
 }
 # Why none of them is misled is said where ``checked`` is None.
 UNCHECKED: set[type[BaseOperator]] = {
     EnsureComponentOperator,
     ProvisionSinksOperator,
+    SuperviseSinksOperator,
     CheckCorrectedFilesOperator,
     RecordMaintenanceOperator,
     InvalidDeclarationOperator,

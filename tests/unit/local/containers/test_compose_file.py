@@ -14,6 +14,7 @@ from local.containers import layout, profiles
 from local.containers.stack import NOTIFICATIONS, PROFILES_VARIABLE, SECRETS, URL_VARIABLE
 from local.runtime.ports import DEFAULTS
 from local.runtime.secrets import complete_secrets
+from sluice.airflow.database import DAYS_VARIABLE
 from sluice.config import notifications
 
 FILE = (REPO / "docker-compose.yaml").read_text()
@@ -107,8 +108,9 @@ def test_the_checks_are_served_whatever_else_is_down() -> None:
 def test_who_reaches_what() -> None:
     assert {name for name in SERVICES if "database" in networks(name)} == {
         *("postgres", "provision", "tools", "streams", "observer", "registry", "rest-catalog"),
-        *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer")),
+        *(f"airflow-{part}" for part in ("api-server", "scheduler", "dag-processor", "triggerer", "cleanup")),
     }
+    assert networks("airflow-cleanup") == {"database"}
     asking = {"airflow-api-server", "airflow-triggerer"}
     assert {name for name in SERVICES if "observer" in networks(name)} == {"observer", *asking}
     assert networks("observer") == {"database", "data", "streams", "observer"}
@@ -146,7 +148,8 @@ def test_all_passwords_are_given_to_the_administration_alone() -> None:
     assert str(SECRETS) == "/run/secrets/sluice"
     for name, service in SERVICES.items():
         given = set(service.get("environment", ()))
-        assert given <= {PROFILES_VARIABLE, URL_VARIABLE}, name
+        allowed = {DAYS_VARIABLE} if name == "airflow-cleanup" else {PROFILES_VARIABLE, URL_VARIABLE}
+        assert given <= allowed, name
 
 
 @pytest.mark.parametrize("text", [FILE, DOCKERFILE], ids=["docker-compose.yaml", "Dockerfile"])

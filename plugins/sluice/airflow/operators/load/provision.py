@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.standard.operators.empty import EmptyOperator
-
-from sluice.airflow import connections, forms
+from sluice.airflow import forms, sinks
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.load.interval import is_interval
 from sluice.config.csv_reading import reading_of
-from sluice.config.sections.sink import SinkKind
-from sluice.config.sections.topic import Topic
 from sluice.config.stream import SourceType
-from sluice.core.queries.fence import fence_key
 from sluice.loads.sending import schema, topic
 from sluice.loads.sources import csv_object
 from sluice.loads.written import inventory
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
-
-    from sluice.config.sections.sink import Sink
 
 
 class ProvisionTopicOperator(StreamOperator):
@@ -64,11 +57,6 @@ class ProvisionTopicOperator(StreamOperator):
         csv_object.check_first(bucket, chosen["source_prefix"], chosen["objects"] or ())
 
 
-# Readers need the newest record of each key, and `compare_sinks` reads all: Kafka compacts no segment that it
-# still writes to, by default for a week, which of mode complete has every result of each batch.
-COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.2", "segment.ms": "3600000"}
-
-
 class ProvisionSinksOperator(StreamOperator):
     """Create each sink's table or compacted topic if it is missing; return a line per sink.
 
@@ -84,43 +72,7 @@ class ProvisionSinksOperator(StreamOperator):
     checked = None
 
     def work(self, context: Context) -> dict[str, Any]:
-        done = [
-            f"query {name}, {self._provision(name, sink)}"
-            for name, query in self.spec.queries.items()
-            for sink in query.sinks
-        ]
+        done = sinks.provision(self.platform_hook, self.spec)
         for line in done:
             self.log.info("%s", line)
         return {"sinks": done}
-
-    def _provision(self, name: str, sink: Sink) -> str:
-        from sluice.clients.databases import results as databases
-
-        query = self.spec.queries[name]
-        match SinkKind(sink.kind):
-            case SinkKind.JDBC:
-                database = connections.database(sink.connection)
-                types, key = self.spec.result_types(name), fence_key(self.stream, name)
-                made = databases.provision(database, sink.table, query, types, key)
-                cluster = self.platform_hook.platform.kubernetes
-                has_changed = connections.export(sink.connection, database, cluster)
-                changed = " (connection changed)" if has_changed else ""
-                return f"{sink.name}: {made}{changed}"
-            case SinkKind.KAFKA:
-                replicas = self.spec.topic.replication_factor
-                compacted = Topic(sink.topic, sink.partitions, replicas, COMPACTED)
-                return f"{sink.name}: {self.platform_hook.topics.provision(compacted).message()}"
-            case _:
-                return f"{sink.name}: nothing to create"
-
-
-class SinksProvisionedOperator(EmptyOperator):
-    """A leaf beside the queries, which run whatever ``provision_sinks`` found: the run's state is that of its
-    leaves. The scheduler decides it, so it costs no worker."""
-
-    does = "nothing: with it the run fails if `provision_sinks` did, whatever `queries` finds"
-    fails_if = "`provision_sinks` failed"
-
-    def __init__(self, *, stream: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.stream = stream

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -9,7 +10,10 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
 from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.base import BACKSTOP, StreamOperator
+from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT
+from sluice.airflow.triggers.idle.reconciliation import PositionsTrigger, UnchangedTrigger
 from sluice.ledger.keys import run_key
+from sluice.maintenance.reconciliation import unchanged
 from sluice.maintenance.reconciliation.contents import SETTLE_SECONDS, ContentsReconciliation
 from sluice.maintenance.reconciliation.files import reconcile_files
 from sluice.maintenance.reconciliation.positions import reconcile_positions
@@ -17,12 +21,46 @@ from sluice.maintenance.reconciliation.positions import reconcile_positions
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
+    from sluice.airflow.triggers.idle.base import IdleTrigger
+    from sluice.core.json_record import Document
+
 
 class ReconciliationOperator(StreamOperator):
-    """A step whose findings fail it, without retries: they would be the same."""
+    """A step whose findings fail it, without retries: they would be the same. It starts in the triggerer,
+    and a worker does it only if that does not find it to be in order."""
 
     # Nothing is checked before: a lost table is a finding.
     checked = None
+    start_from_trigger = True
+    waits: Sequence[timedelta] = (LOOK_TIMEOUT,)
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.start_trigger_args = self.trigger().start("reconcile")
+
+    def trigger(self) -> IdleTrigger:
+        raise NotImplementedError(f"{type(self).__name__} has no trigger()")
+
+    def reconcile(self, context: Context, event: dict[str, Any]) -> Any:
+        self.log.info("%s", event["reason"])
+        return self.execute(context)
+
+
+class UnchangedOperator(ReconciliationOperator):
+    """A step that need not run while nothing changed since it passed. ``step``: its name in the ledger."""
+
+    step = ""
+
+    def trigger(self) -> IdleTrigger:
+        return UnchangedTrigger(stream=self.stream, step=self.step)
+
+    def begin(self) -> Document:
+        """To be called before anything is looked at."""
+        unchanged.begin(self.platform_hook.history(self.stream), self.step, datetime.now(UTC))
+        return unchanged.seen(self.platform_hook, self.spec)
+
+    def passed(self, seen: Document) -> None:
+        unchanged.passed(self.platform_hook.history(self.stream), self.step, seen, datetime.now(UTC))
 
 
 class ObserveOffsetsOperator(ReconciliationOperator):
@@ -31,11 +69,14 @@ class ObserveOffsetsOperator(ReconciliationOperator):
     does = "compares the offsets of topic, table, consumer group, newest verified load and earlier runs"
     fails_if = "one is ahead of another that it follows, or went back"
 
+    def trigger(self) -> IdleTrigger:
+        return PositionsTrigger(stream=self.stream)
+
     def work(self, context: Context) -> dict[str, Any]:
         return reconcile_positions(self.platform_hook, self.spec, self.tables, datetime.now(UTC))
 
 
-class VerifyTableOperator(ReconciliationOperator):
+class VerifyTableOperator(UnchangedOperator):
     """Verify that each published offset is in the table or the quarantine once, from what the last run that
     passed verified and the files since."""
 
@@ -45,17 +86,18 @@ class VerifyTableOperator(ReconciliationOperator):
         "damaged, another program committed, or `main` was moved by hand"
     )
 
-    waits = tuple(timedelta(seconds=seconds) + BACKSTOP for seconds in SETTLE_SECONDS)
+    step = "table"
+    waits = (LOOK_TIMEOUT, *(timedelta(seconds=seconds) + BACKSTOP for seconds in SETTLE_SECONDS))
 
     def work(self, context: Context) -> dict[str, Any]:
-        return self._verify(context, 0)
+        return self._verify(context, 0, self.begin())
 
-    def resume(self, context: Context, event: Any, waited: int) -> dict[str, Any]:
+    def resume(self, context: Context, event: Any, waited: int, seen: Document) -> dict[str, Any]:
         with final_failures():
-            return self._verify(context, waited)
+            return self._verify(context, waited, seen)
 
-    def _verify(self, context: Context, waited: int) -> dict[str, Any]:
-        """``waited``: how often it did."""
+    def _verify(self, context: Context, waited: int, seen: Document) -> dict[str, Any]:
+        """``waited``: how often it did; ``seen``: when it began."""
         key, marks = run_key(context["run_id"], f"findings-{self.task_id}"), self.marks_of(self.ledger)
         contents = ContentsReconciliation(self.platform_hook, self.spec, self.ledger, self.tables, marks, key)
         result = contents.run(is_full=bool(context["params"].get("full")), waited=waited)
@@ -64,13 +106,14 @@ class VerifyTableOperator(ReconciliationOperator):
             self.defer(
                 trigger=TimeDeltaTrigger(pause),
                 method_name="resume",
-                kwargs={"waited": waited + 1},
+                kwargs={"waited": waited + 1, "seen": seen},
                 timeout=pause + BACKSTOP,
             )
+        self.passed(seen)
         return result
 
 
-class CheckFilesOperator(ReconciliationOperator):
+class CheckFilesOperator(UnchangedOperator):
     """Check that each data file since the last run that passed is in the bucket as it was written, and each
     document that a table names."""
 
@@ -83,6 +126,10 @@ class CheckFilesOperator(ReconciliationOperator):
         "missing, or has other content"
     )
 
+    step = "files"
+
     def work(self, context: Context) -> dict[str, Any]:
-        is_full = bool(context["params"].get("full"))
-        return reconcile_files(self.platform_hook, self.spec, self.tables, self.entries, is_full=is_full)
+        is_full, seen, hook = bool(context["params"].get("full")), self.begin(), self.platform_hook
+        result = reconcile_files(hook, self.spec, self.tables, self.entries, is_full=is_full)
+        self.passed(seen)
+        return result

@@ -1,0 +1,60 @@
+"""End a task for which there is nothing to do, before it takes a worker."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import StartTriggerArgs, TaskSuccessEvent, TriggerEvent
+
+from sluice.airflow.triggers.base import StreamTrigger
+
+if TYPE_CHECKING:
+    from sluice.airflow.hook import StreamClients
+
+# Airflow's own timeout, for a triggerer that is gone; a look ends itself before.
+LOOK_TIMEOUT = timedelta(minutes=4)
+
+
+class WorkNeeded(Exception):
+    """The task has work to do, or may have: why, for its log."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IdleTrigger(StreamTrigger):
+    """Ends its task, green, if :meth:`look` finds nothing to do. Else it fires ``{"reason": …}``, also if
+    it could not look: the worker then meets the same, and fails with its own message.
+
+    The scheduler creates it (``start_from_trigger``).
+    """
+
+    @abstractmethod
+    def look(self, clients: StreamClients) -> dict[str, Any]:
+        """The task's return value. Blocks, and changes nothing but the ledger. Raises WorkNeeded; whatever
+        else it raises needs a worker too."""
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        try:
+            result = await self.ask(self.look)
+        except WorkNeeded as reason:
+            yield self._leave(str(reason))
+        # Whatever it is: only the task itself may say what failed, and how to repair it.
+        except Exception as error:
+            yield self._leave(f"{type(error).__name__}: {error}")
+        else:
+            self.log.info("nothing to do: %s", result)
+            yield TaskSuccessEvent(xcoms={"return_value": result})
+
+    def start(self, method: str) -> StartTriggerArgs:
+        """With which a task starts; ``method``: its own, with the event, if it needs a worker."""
+        path, values = self.serialize()
+        return StartTriggerArgs(
+            trigger_cls=path, next_method=method, trigger_kwargs=values, timeout=LOOK_TIMEOUT
+        )
+
+    def _leave(self, reason: str) -> TriggerEvent:
+        self.log.info("left to a worker: %s", reason)
+        return TriggerEvent({"reason": reason})
