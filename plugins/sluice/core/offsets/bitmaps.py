@@ -137,12 +137,15 @@ class Bitmap:
         """Its ranges as a text, or of a longer one than ``limit`` characters the first, and how many more
         there are. Takes memory for bits, not for each range."""
         texts, length = list[str](), 0
-        for start, until in self.pairs():
-            text = f"[{start},{until})"
-            length += len(text) + 1
-            if texts and length > limit:
-                return f"{','.join(texts)} … ({self.range_count() - len(texts)} ranges more)"
-            texts.append(text)
+        for upper, part in sorted(self._parts.items()):
+            base = upper << _BITS
+            # Not by pairs, which hold an array of all.
+            for start, last in zip(part - part.shift(1), part - part.shift(-1), strict=True):
+                text = f"[{base + start},{base + last + 1})"
+                length += len(text) + 1
+                if texts and length > limit:
+                    return f"{','.join(texts)} … ({self.range_count() - len(texts)} ranges more)"
+                texts.append(text)
         return ",".join(texts) or "(empty)"
 
     def range_count(self) -> int:
