@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -57,7 +58,8 @@ def test_the_topic_is_looked_at_and_nothing_of_it_is_provisioned(
     assert "compacted away" in remark
     assert provisioned == []
     # Sluice's own, for the progress of queries.
-    stream.spec.queries["q"] = SimpleNamespace(window=None)  # type: ignore[assignment]
+    query: Any = SimpleNamespace(window=None)
+    stream.spec = replace(stream.spec, queries={"q": query})
     step(CheckTopicOperator, stream).work(given(run_id="r"))
     assert provisioned == [PROGRESS_TOPIC.name]
 
