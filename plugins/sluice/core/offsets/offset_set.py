@@ -102,7 +102,11 @@ class OffsetSet:
 
     def shown(self, limit: int = SHOWN) -> str:
         """Its text, or the beginning of a longer one: whole ranges, and a mark."""
-        return cut(str(self), limit)
+        text, count = str(self), self.range_count
+        if count <= MAX_RANGES_SAID:
+            return cut(text, limit)
+        kept = text[: text.rfind(")", 0, limit) + 1]
+        return f"{kept} … ({count - kept.count(')')} ranges more, some of them in the task's log)"
 
     def to_json(self) -> str | Document:
         """``{"0":[[from,until],…],…}`` as a text, as OffsetRanges; of many ranges their bitmaps by partition

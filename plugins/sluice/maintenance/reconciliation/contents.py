@@ -134,15 +134,15 @@ class ContentsReconciliation:
 
     def _remove_portions(self, *, is_recorded: bool) -> list[str]:
         """Delete portions that nothing needs. What hinders that is said, and no finding: they take space."""
-        written = self.ledger.written(PORTIONS)
-        found = useless(written, self._contents.used, datetime.now(UTC), is_recorded=is_recorded)
-        if not found:
-            return []
         try:
+            written = self.ledger.written(PORTIONS)
+            found = useless(written, self._contents.used, datetime.now(UTC), is_recorded=is_recorded)
+            if not found:
+                return []
             self._systems.remove_objects(self.ledger.bucket, (f"{self.ledger.prefix}/{key}" for key in found))
         except (ClientError, ConfigError) as error:
-            log.warning("%d portions of verifications were not deleted: %s", len(found), error)
-            return [f"{len(found)} portions of verifications, which nothing needs, were not deleted: {error}"]
+            log.warning("portions of verifications were not deleted: %s", error)
+            return [f"portions of verifications, which nothing needs, were not deleted: {error}"]
         log.info("portions deleted: portions=%d", len(found))
         return []
 

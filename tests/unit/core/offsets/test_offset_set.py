@@ -100,4 +100,5 @@ def test_a_text_of_many_ranges_says_how_many_more(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(offset_set, "MAX_RANGES_SAID", 2)
     monkeypatch.setattr(OffsetSet.pieces, "__defaults__", (2,))
     assert str(with_holes(5)) == "0=[0,1),[2,3) … (4 ranges more)"
+    assert with_holes(5).shown(8) == "0=[0,1) … (5 ranges more, some of them in the task's log)"
     assert str(OffsetSet()) == "(empty)"

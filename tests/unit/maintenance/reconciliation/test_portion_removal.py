@@ -14,11 +14,12 @@ from pyiceberg.table import Table
 
 from sluice.clients.lake.snapshots import table_diff
 from sluice.core.error_codes import ErrorCode
-from sluice.core.errors import Refused
+from sluice.core.errors import Refused, Unreachable
 from sluice.core.findings import FindingName
 from sluice.core.offsets.counts import Counts
+from sluice.ledger.documents import Ledger
 from sluice.ledger.history import History
-from sluice.ledger.keys import VERIFIED_TABLE
+from sluice.ledger.keys import PORTIONS, VERIFIED_TABLE
 from sluice.maintenance.reconciliation import portions
 from sluice.maintenance.reconciliation.portion_removal import ABANDONED, useless
 from sluice.maintenance.reconciliation.portions import UsedPortions
@@ -128,6 +129,22 @@ def test_a_missing_right_is_said_and_fails_no_verification(world: World) -> None
     assert "were not deleted: no right. Fix: grant it" in notes[-1]
     assert kept(world)
     world.refuses_deletion = None
+    assert world.history.latest(VERIFIED_TABLE)
+
+
+def test_portions_that_cannot_be_listed_hide_no_finding(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state is recorded by then: the next run would not find it."""
+
+    def away(self: Ledger, prefix: str, *given: Any) -> Any:
+        if prefix == PORTIONS:
+            raise Unreachable("no answer", ErrorCode.S3_UNREACHABLE)
+        return written(self, prefix, *given)
+
+    written = Ledger.written
+    monkeypatch.setattr(Ledger, "written", away)
+    assert "were not deleted: no answer" in world.run()["notes"][-1]
     assert world.history.latest(VERIFIED_TABLE)
 
 
