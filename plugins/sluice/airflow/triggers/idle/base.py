@@ -31,6 +31,11 @@ class IdleTrigger(StreamTrigger):
     The scheduler creates it (``start_from_trigger``).
     """
 
+    @property
+    @abstractmethod
+    def owner(self) -> str:
+        """Of this kind of look alone: one that hangs must not blind the health checks of a component."""
+
     @abstractmethod
     def look(self, clients: StreamClients) -> dict[str, Any]:
         """The task's return value. Blocks, and changes nothing but the ledger. Raises WorkNeeded; whatever
