@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
 from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.base import BACKSTOP, StreamOperator
-from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT
+from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT, unlooked
 from sluice.airflow.triggers.idle.reconciliation import PositionsTrigger, UnchangedTrigger
 from sluice.ledger.keys import run_key
 from sluice.maintenance.reconciliation import unchanged
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 class ReconciliationOperator(StreamOperator):
     """A step whose findings fail it, without retries: they would be the same. It starts in the triggerer,
-    and a worker does it only if that does not find it to be in order."""
+    and a worker does it only if that does not find it to be in order, or did not look."""
 
     # Nothing is checked before: a lost table is a finding.
     checked = None
@@ -44,6 +45,10 @@ class ReconciliationOperator(StreamOperator):
     def reconcile(self, context: Context, event: dict[str, Any]) -> Any:
         self.log.info("%s", event["reason"])
         return self.execute(context)
+
+    def unanswered(self, context: Context, error: Exception) -> Any:
+        """This worker is there already, so a triggerer that is gone costs a look and no more."""
+        return self.reconcile(context, unlooked(error))
 
 
 class UnchangedOperator(ReconciliationOperator):
@@ -88,6 +93,12 @@ class VerifyTableOperator(UnchangedOperator):
 
     step = "table"
     waits = (LOOK_TIMEOUT, *(timedelta(seconds=seconds) + BACKSTOP for seconds in SETTLE_SECONDS))
+    # Whether a triggerer was missing when the step waited for one: it is done without, to its end.
+    waits_itself = False
+
+    def unanswered(self, context: Context, error: Exception) -> Any:
+        self.waits_itself = True
+        return super().unanswered(context, error)
 
     def work(self, context: Context) -> dict[str, Any]:
         return self._verify(context, 0, self.begin())
@@ -103,6 +114,9 @@ class VerifyTableOperator(UnchangedOperator):
         result = contents.run(is_full=bool(context["params"].get("full")), waited=waited)
         if result is None:
             pause = timedelta(seconds=SETTLE_SECONDS[waited])
+            if self.waits_itself:
+                time.sleep(pause.total_seconds())
+                return self._verify(context, waited + 1, seen)
             self.defer(
                 trigger=TimeDeltaTrigger(pause),
                 method_name="resume",

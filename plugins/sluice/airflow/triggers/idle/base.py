@@ -19,6 +19,11 @@ if TYPE_CHECKING:
 LOOK_TIMEOUT = timedelta(minutes=4)
 
 
+def unlooked(error: Exception) -> dict[str, Any]:
+    """What a trigger would fire for a look that did not end: no triggerer was there, or it failed there."""
+    return {"reason": f"not looked at in the triggerer: {error}"}
+
+
 class WorkNeeded(Exception):
     """The task has work to do, or may have: why, for its log."""
 
