@@ -64,8 +64,9 @@ class UnchangedOperator(ReconciliationOperator):
         unchanged.begin(self.platform_hook.history(self.stream), self.step, datetime.now(UTC))
         return unchanged.seen(self.platform_hook, self.spec)
 
-    def passed(self, seen: Document) -> None:
-        unchanged.passed(self.platform_hook.history(self.stream), self.step, seen, datetime.now(UTC))
+    def passed(self, seen: Document, result: dict[str, Any]) -> None:
+        history, notes = self.platform_hook.history(self.stream), result.get("notes", ())
+        unchanged.passed(history, self.step, seen, datetime.now(UTC), notes)
 
 
 class ObserveOffsetsOperator(ReconciliationOperator):
@@ -123,7 +124,7 @@ class VerifyTableOperator(UnchangedOperator):
                 kwargs={"waited": waited + 1, "seen": seen},
                 timeout=pause + BACKSTOP,
             )
-        self.passed(seen)
+        self.passed(seen, result)
         return result
 
 
@@ -145,5 +146,5 @@ class CheckFilesOperator(UnchangedOperator):
     def work(self, context: Context) -> dict[str, Any]:
         is_full, seen, hook = bool(context["params"].get("full")), self.begin(), self.platform_hook
         result = reconcile_files(hook, self.spec, self.tables, self.entries, is_full=is_full)
-        self.passed(seen)
+        self.passed(seen, result)
         return result

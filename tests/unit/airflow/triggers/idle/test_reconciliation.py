@@ -57,6 +57,26 @@ def test_nothing_changed_since_a_run_that_passed(world: World, kind: Any) -> Non
 
 
 @BOTH
+def test_what_a_run_could_not_look_at_is_said_by_each_that_it_stands_for(
+    world: World, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = {CheckFilesOperator: "reconcile_files", VerifyTableOperator: "ContentsReconciliation.run"}[kind]
+    done = {"result": "all is well", "notes": ["versions are not listed"]}
+    monkeypatch.setattr(f"sluice.airflow.operators.maintenance.reconciliation.{of}", lambda *a, **b: done)
+    assert world.run(kind)["notes"] == world.look(kind)["notes"] == done["notes"]
+    _pass(world, kind)
+    assert "notes" not in world.look(kind)
+
+
+def test_a_record_of_an_earlier_version_stands_for_later_runs(world: World) -> None:
+    world.run()
+    now = datetime.now(UTC)
+    seen = unchanged.seen(world.systems()["platform_hook"], world.systems()["spec"])
+    world.history.record_run(passed_kind("table"), {"seen": seen}, now)
+    assert "nothing changed since" in world.look()["result"]
+
+
+@BOTH
 def test_a_stream_that_never_loaded_takes_no_worker_either(tmp_path: Path, kind: Any) -> None:
     made = World(tmp_path)
     made.lake = lakes.empty(tmp_path / "empty")
