@@ -79,7 +79,8 @@ class ObserveOffsetsOperator(ReconciliationOperator):
         return PositionsTrigger(stream=self.stream)
 
     def work(self, context: Context) -> dict[str, Any]:
-        return reconcile_positions(self.platform_hook, self.spec, self.tables, datetime.now(UTC))
+        marks = self.marks_of(self.ledger)
+        return reconcile_positions(self.platform_hook, self.spec, self.tables, marks, datetime.now(UTC))
 
 
 class VerifyTableOperator(UnchangedOperator):

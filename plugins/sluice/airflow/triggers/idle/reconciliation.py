@@ -24,7 +24,8 @@ class PositionsTrigger(IdleTrigger):
         return f"{self.stream} reconciliation of positions"
 
     def look(self, clients: StreamClients) -> dict[str, Any]:
-        return reconcile_positions(clients.platform_hook, clients.spec, clients.tables, self._now())
+        marks = clients.marks_of(clients.platform_hook.ledger(self.stream))
+        return reconcile_positions(clients.platform_hook, clients.spec, clients.tables, marks, self._now())
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)

@@ -233,3 +233,25 @@ def test_positions_are_compared_each_time_without_a_worker(world: World) -> None
     assert "records-deleted-unread" in look()["reason"]
     world.kafka.describe = raising(Unreachable("no broker"))
     assert "no broker" in look()["reason"]
+
+
+@pytest.mark.parametrize("by", ["triggerer", "worker"])
+def test_a_restored_ledger_is_found_by_the_next_run_though_nothing_was_verified_since(
+    world: World, by: str
+) -> None:
+    compare: Any = {"triggerer": world.look, "worker": world.run}[by]
+    for kind in KINDS:
+        world.run(kind)
+    compare(ObserveOffsetsOperator)
+    night = dict(world.memory.objects)
+    compare(ObserveOffsetsOperator)
+    assert all("nothing changed" in world.look(kind)["result"] for kind in KINDS)
+    world.memory.objects = night
+    # The next run compares before it looks for what the ledger lost.
+    compare(ObserveOffsetsOperator)
+    for kind in KINDS:
+        assert "history/reconciled_offsets/" in world.look(kind)["reason"]
+    assert "history/reconciled_offsets/" in world.finds(FindingName.LEDGER_LOST)
+    compare(ObserveOffsetsOperator)
+    world.run()
+    assert "nothing changed" in world.look()["result"]
