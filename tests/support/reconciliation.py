@@ -166,11 +166,14 @@ class World:
     ) -> dict[str, Any]:
         """A run of its own but for ``run_id``: then that one, cleared."""
         self.runs += 1
-        made = kind(task_id="step", stream="nyc_taxi")
-        made.__dict__ |= self.systems()
         context = given(params={"full": full}, run_id=run_id or f"run-{self.runs}")
         with final_failures():
-            return dict(carried_out(made, context, self.fire))
+            return dict(carried_out(self.step(kind), context, self.fire))
+
+    def step(self, kind: type[ReconciliationOperator]) -> ReconciliationOperator:
+        made = kind(task_id="step", stream="nyc_taxi")
+        made.__dict__ |= self.systems()
+        return made
 
     def systems(self) -> dict[str, Any]:
         """What a step, or a look before it, has in place of its clients."""

@@ -38,8 +38,8 @@ A backfill's run has several loads; its documents are under ``<run_id>#<number>`
     history/maintenance/<countdown>-<moment>-complete.json  a complete run of maintenance
     history/reconciled_<what>/<countdown>-<moment>-run.json  what a step of reconciliation found: offsets,
                                                         table, files
-    history/passed_<what>/<countdown>-<moment>-run.json  what a step of reconciliation saw that passed;
-                                                    nothing while it runs, or if it failed
+    history/passed_<what>/<countdown>-<moment>-run.json  what a step of reconciliation saw that passed,
+                                                    and its notes; nothing while it runs, or if it failed
     history/exported/<countdown>-<moment>-run.json  the connections of the sinks are in their Secret
     history/notified/<countdown>-<moment>-run.json  what a person was told of an outage
     history/undelivered/<countdown>-<moment>-run.json   what a person was not told of a run: its notifier

@@ -40,22 +40,27 @@ class WaitMixin:
     def resume_execution(self, next_method: str, next_kwargs: dict[str, Any] | None, context: Context) -> Any:
         try:
             return super().resume_execution(next_method, next_kwargs, context)  # type: ignore[misc]
-        # A sensor makes the second of the first.
-        except (TaskDeferralTimeout, AirflowSensorTimeout) as error:
-            waits: Sequence[timedelta] = getattr(self, "waits", ())
-            # With several waits it is not known which one ended.
-            within = f"{waits[0].total_seconds() / 60:g} minutes" if len(waits) == 1 else "its timeout"
-            raise failed(
-                ErrorCode.WAIT_FAILED,
-                f"no triggerer ran this wait within {within} ({error}). Fix: start the triggerer (airflow "
-                "triggerer), then clear this task",
-            ) from error
-        except TaskDeferralError as error:
+        # A sensor makes the third of the first.
+        except (TaskDeferralTimeout, TaskDeferralError, AirflowSensorTimeout) as error:
+            return self.unanswered(context, error)
+
+    def unanswered(self, context: Context, error: Exception) -> Any:
+        """What the task does after a wait that no trigger ended. Raises AirflowFailException if no triggerer
+        was there, AirflowException if the trigger failed."""
+        if isinstance(error, TaskDeferralError) and not isinstance(error, TaskDeferralTimeout):
             raise failed_attempt(
                 ErrorCode.WAIT_FAILED,
                 f"the trigger of this wait ended over an error ({error}). Fix: see the traceback in this "
                 "task's log, then clear this task",
             ) from error
+        waits: Sequence[timedelta] = getattr(self, "waits", ())
+        # With several waits it is not known which one ended.
+        within = f"{waits[0].total_seconds() / 60:g} minutes" if len(waits) == 1 else "its timeout"
+        raise failed(
+            ErrorCode.WAIT_FAILED,
+            f"no triggerer ran this wait within {within} ({error}). Fix: start the triggerer (airflow "
+            "triggerer), then clear this task",
+        ) from error
 
 
 class StepMixin(StreamMixin):

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 # Bound of one request to a system; clients have shorter deadlines of their own.
 REQUEST_TIMEOUT_SECONDS = 90.0
-# Key in a sample's errors, beside the systems'.
 # Between two questions to the observer.
 POLL_SECONDS = 2.0
 
@@ -47,9 +46,12 @@ class StreamTrigger(BaseTrigger):
         self.request_timeout_seconds = REQUEST_TIMEOUT_SECONDS
         self.looks_itself = False
         self._began = math.inf
-        self.requests = Requests(
-            f"{self.stream} {self.component}", lambda: StreamClients(self.stream, self.component)
-        )
+        self.requests = Requests(self.owner, lambda: StreamClients(self.stream, self.component))
+
+    @property
+    def owner(self) -> str:
+        """Of the requests: those of one owner that hang do not stop another's."""
+        return f"{self.stream} {self.component}"
 
     @cached_property
     def spec(self) -> StreamSpec:

@@ -21,7 +21,7 @@ class Closable(Protocol):
 C = TypeVar("C", bound=Closable)
 T = TypeVar("T")
 
-# Per component: a system that hangs costs a triggerer two threads per component, and blinds no other one.
+# Per owner: a system that hangs costs a triggerer two threads per owner, and blinds no other one.
 MAX_ABANDONED = 2
 
 
@@ -50,7 +50,8 @@ ABANDONED = Abandoned()
 
 
 class Requests(Generic[C]):
-    """Sends requests for ``owner`` (a component) with clients from ``connect``, one request at a time.
+    """Sends requests for ``owner`` (a component, or a kind of look) with clients from ``connect``, one at a
+    time.
 
     A request that gets no answer in time, or whose trigger is cancelled, is abandoned: a thread cannot be
     ended from outside. It keeps its clients, which are closed when it returns, and the next request gets new

@@ -19,6 +19,7 @@ from sluice.ledger.keys import PORTIONS, PROOF, VERIFIED_TABLE
 from sluice.ledger.run_documents import run_of_change
 from sluice.maintenance.reconciliation.on_purpose import WAITS, waiting
 from sluice.maintenance.reconciliation.portion_removal import useless
+from sluice.maintenance.reconciliation.positions import OBSERVED
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
 from sluice.maintenance.reconciliation.table_contents import TableContents
 from sluice.maintenance.reconciliation.verified_table import Base, Verified
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Kinds of which the ledger must have the newest document that was written.
-MARKED = (VERIFIED_TABLE, PROOF)
+MARKED = (VERIFIED_TABLE, PROOF, OBSERVED)
 # Two tables have no common commit: a batch's rejected records follow its publication, and what a change has
 # published leaves the quarantine after it. What is still so after these seconds is a finding.
 SETTLE_SECONDS = (5, 15, 40)

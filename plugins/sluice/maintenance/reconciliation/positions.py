@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from sluice.core.json_record import Document
     from sluice.ledger.history import History
     from sluice.ledger.known_tables import KnownTables
+    from sluice.ledger.marks import LedgerMarks
     from sluice.systems import Systems
 
 log = logging.getLogger(__name__)
@@ -33,10 +34,11 @@ EARLIER_SECONDS = 26 * 3600.0
 
 
 def reconcile_positions(
-    systems: Systems, spec: StreamSpec, tables: KnownTables, now: datetime
+    systems: Systems, spec: StreamSpec, tables: KnownTables, marks: LedgerMarks, now: datetime
 ) -> dict[str, Any]:
     """Compare the offsets of the group, the table and the broker, and the table's with earlier runs'. Raises
-    Refused with the findings."""
+    Refused with the findings. ``marks``: each run leaves one, so that a ledger that was restored is found
+    also while nothing is verified."""
     history, what = systems.history(spec.name), f"offsets of {spec.table}"
     # Task verify_table says what the ledger does not know.
     unlike = [one for one in table_findings(tables, spec.table) if one.name not in ONCE]
@@ -49,7 +51,9 @@ def reconcile_positions(
     ends = {str(partition): end for partition, end in sorted(position.ends.items())}
     # Findings too: what an earlier run saw is compared for a day, or until the table ends there again.
     about = {"table": spec.table, "table_uuid": uuid}
-    history.record_run(OBSERVED, {**about, "ends": ends, "topic_id": position.topic_id}, now)
+    key = history.record_run(OBSERVED, {**about, "ends": ends, "topic_id": position.topic_id}, now)
+    # Not over one that is lost: task verify_table tells it.
+    marks.leave(OBSERVED, key)
     check_findings(log, findings(observed), what)
     return {"result": f"offsets agree: the table ends at {ends}"}
 

@@ -6,6 +6,7 @@ run that failed, or was ended, leaves the one of its begin, and the next run loo
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -37,20 +38,21 @@ def seen(systems: Systems, spec: StreamSpec) -> Document:
 
 def begin(history: History, step: str, now: datetime) -> None:
     """From now on the step has not passed. ``step``: as ``table``, ``files``."""
-    _record(history, step, None, now)
+    _record(history, step, {"seen": None}, now)
 
 
-def passed(history: History, step: str, before: Document, now: datetime) -> None:
-    """The step has passed; ``before``: what was :func:`seen` when it began."""
-    _record(history, step, before, now)
+def passed(history: History, step: str, before: Document, now: datetime, notes: Sequence[str] = ()) -> None:
+    """The step has passed; ``before``: what was :func:`seen` when it began; ``notes``: what it could not look
+    at, which its result says, and that of each run that it stands for."""
+    _record(history, step, {"seen": before, "notes": list(notes)}, now)
 
 
-def _record(history: History, step: str, document: Document | None, now: datetime) -> None:
+def _record(history: History, step: str, document: Document, now: datetime) -> None:
     kind = passed_kind(step)
     newest = history.newest_keys(kind, 1)
     # The newest record counts, also after one of a clock that was ahead.
     at = max(now, newest[0][1] + timedelta(microseconds=1)) if newest else now
-    history.record_run(kind, {"seen": document}, at)
+    history.record_run(kind, document, at)
 
 
 class Unchanged:
@@ -76,7 +78,9 @@ class Unchanged:
         if changed := self._changed(before):
             return changed, {}
         text = f"nothing changed since {at.isoformat(timespec='seconds')}, when a run that looked passed"
-        return "", {"result": text, "tables": before["tables"]}
+        # A record of an earlier version has none.
+        notes = {"notes": newest["notes"]} if newest.get("notes") else {}
+        return "", {"result": text, "tables": before["tables"], **notes}
 
     def _changed(self, before: Document) -> str:
         now = seen(self._systems, self._spec)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,7 @@ from airflow.providers.standard.triggers.temporal import TimeDeltaTrigger
 
 from sluice.airflow.failures import final_failures
 from sluice.airflow.operators.base import BACKSTOP, StreamOperator
-from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT
+from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT, unlooked
 from sluice.airflow.triggers.idle.reconciliation import PositionsTrigger, UnchangedTrigger
 from sluice.ledger.keys import run_key
 from sluice.maintenance.reconciliation import unchanged
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 
 class ReconciliationOperator(StreamOperator):
     """A step whose findings fail it, without retries: they would be the same. It starts in the triggerer,
-    and a worker does it only if that does not find it to be in order."""
+    and a worker does it only if that does not find it to be in order, or did not look."""
 
     # Nothing is checked before: a lost table is a finding.
     checked = None
@@ -45,6 +46,10 @@ class ReconciliationOperator(StreamOperator):
         self.log.info("%s", event["reason"])
         return self.execute(context)
 
+    def unanswered(self, context: Context, error: Exception) -> Any:
+        """This worker is there already, so a triggerer that is gone costs a look and no more."""
+        return self.reconcile(context, unlooked(error))
+
 
 class UnchangedOperator(ReconciliationOperator):
     """A step that need not run while nothing changed since it passed. ``step``: its name in the ledger."""
@@ -59,8 +64,9 @@ class UnchangedOperator(ReconciliationOperator):
         unchanged.begin(self.platform_hook.history(self.stream), self.step, datetime.now(UTC))
         return unchanged.seen(self.platform_hook, self.spec)
 
-    def passed(self, seen: Document) -> None:
-        unchanged.passed(self.platform_hook.history(self.stream), self.step, seen, datetime.now(UTC))
+    def passed(self, seen: Document, result: dict[str, Any]) -> None:
+        history, notes = self.platform_hook.history(self.stream), result.get("notes", ())
+        unchanged.passed(history, self.step, seen, datetime.now(UTC), notes)
 
 
 class ObserveOffsetsOperator(ReconciliationOperator):
@@ -73,7 +79,8 @@ class ObserveOffsetsOperator(ReconciliationOperator):
         return PositionsTrigger(stream=self.stream)
 
     def work(self, context: Context) -> dict[str, Any]:
-        return reconcile_positions(self.platform_hook, self.spec, self.tables, datetime.now(UTC))
+        marks = self.marks_of(self.ledger)
+        return reconcile_positions(self.platform_hook, self.spec, self.tables, marks, datetime.now(UTC))
 
 
 class VerifyTableOperator(UnchangedOperator):
@@ -88,6 +95,12 @@ class VerifyTableOperator(UnchangedOperator):
 
     step = "table"
     waits = (LOOK_TIMEOUT, *(timedelta(seconds=seconds) + BACKSTOP for seconds in SETTLE_SECONDS))
+    # Whether a triggerer was missing when the step waited for one: it is done without, to its end.
+    waits_itself = False
+
+    def unanswered(self, context: Context, error: Exception) -> Any:
+        self.waits_itself = True
+        return super().unanswered(context, error)
 
     def work(self, context: Context) -> dict[str, Any]:
         return self._verify(context, 0, self.begin())
@@ -103,13 +116,16 @@ class VerifyTableOperator(UnchangedOperator):
         result = contents.run(is_full=bool(context["params"].get("full")), waited=waited)
         if result is None:
             pause = timedelta(seconds=SETTLE_SECONDS[waited])
+            if self.waits_itself:
+                time.sleep(pause.total_seconds())
+                return self._verify(context, waited + 1, seen)
             self.defer(
                 trigger=TimeDeltaTrigger(pause),
                 method_name="resume",
                 kwargs={"waited": waited + 1, "seen": seen},
                 timeout=pause + BACKSTOP,
             )
-        self.passed(seen)
+        self.passed(seen, result)
         return result
 
 
@@ -131,5 +147,5 @@ class CheckFilesOperator(UnchangedOperator):
     def work(self, context: Context) -> dict[str, Any]:
         is_full, seen, hook = bool(context["params"].get("full")), self.begin(), self.platform_hook
         result = reconcile_files(hook, self.spec, self.tables, self.entries, is_full=is_full)
-        self.passed(seen)
+        self.passed(seen, result)
         return result

@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 
 from sluice.airflow import callbacks
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator
-from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT
+from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT, unlooked
 from sluice.airflow.triggers.idle.sinks import SinksTrigger
 from sluice.ledger.keys import EXPORTED, history_name
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class SuperviseSinksOperator(ProvisionSinksOperator):
     """Look in the triggerer whether each sink is as declared, and end there if so.
 
-    Else, and if one could not be looked at, a worker provisions them as a load does, and fails as that does.
-    It also tells that they succeed again after a failure that was told.
+    Else, and if one could not be looked at, or no triggerer looked, a worker provisions them as a load does,
+    and fails as that does. It also tells that they succeed again after a failure that was told.
     """
 
     does = "checks, without a worker, that each sink is as declared; else creates missing tables and topics"
@@ -41,6 +41,10 @@ class SuperviseSinksOperator(ProvisionSinksOperator):
         # No callback of the task, which would also run, in the DAG processor, after each look.
         callbacks.task_succeeded(context)
         return result
+
+    def unanswered(self, context: Context, error: Exception) -> dict[str, Any]:
+        """This worker is there already, so a triggerer that is gone costs a look and no more."""
+        return self.provision(context, unlooked(error))
 
     def _record_export(self) -> None:
         """For the looks after, which may not see the Secret."""

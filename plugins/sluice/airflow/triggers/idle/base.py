@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import abstractmethod
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from airflow.triggers.base import StartTriggerArgs, TaskSuccessEvent, TriggerEvent
 
@@ -15,8 +17,23 @@ from sluice.airflow.triggers.base import StreamTrigger
 if TYPE_CHECKING:
     from sluice.airflow.hook import StreamClients
 
-# Airflow's own timeout, for a triggerer that is gone; a look ends itself before.
+# Airflow's own timeout, for a triggerer that is gone, or in which too many looks wait; one that has begun
+# ends itself before.
 LOOK_TIMEOUT = timedelta(minutes=4)
+# At once in a triggerer: each has a thread, and connections to the catalog and to S3. All streams' begin at
+# the same minute.
+MAX_LOOKS = 8
+_places: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
+
+
+def places() -> asyncio.Semaphore:
+    """One for each look that this loop, all of a triggerer, may have at once."""
+    return _places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(MAX_LOOKS))
+
+
+def unlooked(error: Exception) -> dict[str, Any]:
+    """What a trigger would fire for a look that did not end: no triggerer was there, or it failed there."""
+    return {"reason": f"not looked at in the triggerer: {error}"}
 
 
 class WorkNeeded(Exception):
@@ -31,6 +48,11 @@ class IdleTrigger(StreamTrigger):
     The scheduler creates it (``start_from_trigger``).
     """
 
+    @property
+    @abstractmethod
+    def owner(self) -> str:
+        """Of this kind of look alone: one that hangs must not blind the health checks of a component."""
+
     @abstractmethod
     def look(self, clients: StreamClients) -> dict[str, Any]:
         """The task's return value. Blocks, and changes nothing but the ledger. Raises WorkNeeded; whatever
@@ -38,7 +60,9 @@ class IdleTrigger(StreamTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         try:
-            result = await self.ask(self.look)
+            # The time of its request begins with its place. A request that is abandoned keeps none.
+            async with places():
+                result = await self.ask(self.look)
         except WorkNeeded as reason:
             yield self._leave(str(reason))
         # Whatever it is: only the task itself may say what failed, and how to repair it.

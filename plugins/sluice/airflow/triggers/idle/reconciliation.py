@@ -19,8 +19,13 @@ class PositionsTrigger(IdleTrigger):
     """Compares the positions of a stream's systems, and ends its task if they agree. That is few requests,
     whatever changed; what it finds, a worker finds again, and fails with it."""
 
+    @property
+    def owner(self) -> str:
+        return f"{self.stream} reconciliation of positions"
+
     def look(self, clients: StreamClients) -> dict[str, Any]:
-        return reconcile_positions(clients.platform_hook, clients.spec, clients.tables, self._now())
+        marks = clients.marks_of(clients.platform_hook.ledger(self.stream))
+        return reconcile_positions(clients.platform_hook, clients.spec, clients.tables, marks, self._now())
 
     def _now(self) -> datetime:
         return datetime.fromtimestamp(self.clock(), UTC)
@@ -32,6 +37,10 @@ class UnchangedTrigger(PositionsTrigger):
     everything, and so does a task that is cleared or tried again."""
 
     step: str
+
+    @property
+    def owner(self) -> str:
+        return f"{self.stream} reconciliation of {self.step}"
 
     def look(self, clients: StreamClients) -> dict[str, Any]:
         self._check_scheduled()

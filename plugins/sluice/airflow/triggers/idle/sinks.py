@@ -51,6 +51,10 @@ class SinksTrigger(IdleTrigger):
 
     about: str
 
+    @property
+    def owner(self) -> str:
+        return f"{self.stream} {self.about}"
+
     def look(self, clients: StreamClients) -> dict[str, Any]:
         history = clients.platform_hook.history(history_name(self.stream, self.about))
         is_on_cluster = clients.platform_hook.platform.kubernetes is not None

@@ -57,6 +57,26 @@ def test_nothing_changed_since_a_run_that_passed(world: World, kind: Any) -> Non
 
 
 @BOTH
+def test_what_a_run_could_not_look_at_is_said_by_each_that_it_stands_for(
+    world: World, kind: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of = {CheckFilesOperator: "reconcile_files", VerifyTableOperator: "ContentsReconciliation.run"}[kind]
+    done = {"result": "all is well", "notes": ["versions are not listed"]}
+    monkeypatch.setattr(f"sluice.airflow.operators.maintenance.reconciliation.{of}", lambda *a, **b: done)
+    assert world.run(kind)["notes"] == world.look(kind)["notes"] == done["notes"]
+    _pass(world, kind)
+    assert "notes" not in world.look(kind)
+
+
+def test_a_record_of_an_earlier_version_stands_for_later_runs(world: World) -> None:
+    world.run()
+    now = datetime.now(UTC)
+    seen = unchanged.seen(world.systems()["platform_hook"], world.systems()["spec"])
+    world.history.record_run(passed_kind("table"), {"seen": seen}, now)
+    assert "nothing changed since" in world.look()["result"]
+
+
+@BOTH
 def test_a_stream_that_never_loaded_takes_no_worker_either(tmp_path: Path, kind: Any) -> None:
     made = World(tmp_path)
     made.lake = lakes.empty(tmp_path / "empty")
@@ -213,3 +233,25 @@ def test_positions_are_compared_each_time_without_a_worker(world: World) -> None
     assert "records-deleted-unread" in look()["reason"]
     world.kafka.describe = raising(Unreachable("no broker"))
     assert "no broker" in look()["reason"]
+
+
+@pytest.mark.parametrize("by", ["triggerer", "worker"])
+def test_a_restored_ledger_is_found_by_the_next_run_though_nothing_was_verified_since(
+    world: World, by: str
+) -> None:
+    compare: Any = {"triggerer": world.look, "worker": world.run}[by]
+    for kind in KINDS:
+        world.run(kind)
+    compare(ObserveOffsetsOperator)
+    night = dict(world.memory.objects)
+    compare(ObserveOffsetsOperator)
+    assert all("nothing changed" in world.look(kind)["result"] for kind in KINDS)
+    world.memory.objects = night
+    # The next run compares before it looks for what the ledger lost.
+    compare(ObserveOffsetsOperator)
+    for kind in KINDS:
+        assert "history/reconciled_offsets/" in world.look(kind)["reason"]
+    assert "history/reconciled_offsets/" in world.finds(FindingName.LEDGER_LOST)
+    compare(ObserveOffsetsOperator)
+    world.run()
+    assert "nothing changed" in world.look()["result"]

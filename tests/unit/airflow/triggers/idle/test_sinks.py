@@ -10,6 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from airflow.sdk.bases.operator import TRIGGER_FAIL_REPR
 from airflow.triggers.base import TaskSuccessEvent
 
 from sluice.airflow import callbacks
@@ -30,6 +31,7 @@ from sluice.notify import telling
 from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
+from tests.support.steps import given
 
 STREAM, TASK = "isp_hits", "provision_sinks"
 SPEC = streams.load(STREAM)
@@ -100,10 +102,14 @@ class World:
 
     def work(self) -> dict[str, Any]:
         """What a worker does after such an event."""
+        return self.resume("provision", {"event": {"reason": "why"}})
+
+    def resume(self, method: str, values: dict[str, Any]) -> dict[str, Any]:
+        """What a worker does that goes on with the task."""
         task = SuperviseSinksOperator(task_id=TASK, stream=STREAM)
         task.__dict__["platform_hook"] = self
         told = SimpleNamespace(task_id=TASK, dag_id=f"{STREAM}_stream", stream=STREAM)
-        return task.provision({"task": told, "run_id": "r1"}, {"reason": "why"})  # type: ignore[typeddict-item]
+        return dict(task.resume_execution(method, values, given(task=told, run_id="r1")))
 
 
 @pytest.fixture
@@ -154,6 +160,13 @@ def test_what_cannot_be_looked_at_needs_a_worker_which_says_why(
     world.database_error = None
     monkeypatch.delenv("AIRFLOW_CONN_SLUICE_RESULTS")
     assert "'sluice_results' not found" in world.reason()
+
+
+@pytest.mark.parametrize("error", ["Trigger timeout", "Trigger failure"])
+def test_a_triggerer_that_did_not_look_costs_a_worker_and_no_failure(world: World, error: str) -> None:
+    world.has_tables = False
+    assert len(world.resume(TRIGGER_FAIL_REPR, {"error": error})["sinks"]) == 5
+    assert world.has_tables
 
 
 def test_a_failure_that_was_told_ends_with_a_worker_that_tells_it(world: World) -> None:
