@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from threading import RLock
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from pyiceberg.catalog.rest.auth import LegacyOAuth2AuthManager
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 # The part of a token's life after which the next one is asked for, as Iceberg's Java client does, and how
 # long before the end at most.
 RENEWED_AFTER, MOST_BEFORE_SECONDS = 0.9, 300.0
+# What another program waits for within its request: a pause so short, with a token that ends as soon.
+WAITED_SECONDS = 5.0
 OK = 200
 
 
@@ -97,10 +99,19 @@ class RenewedToken(LegacyOAuth2AuthManager):
             self._renew_at = self._expires_at - early if math.isfinite(self._seconds) else math.inf
 
     def another(self) -> tuple[str, float]:
-        """A new token for a client that keeps it itself, and the seconds that it counts (math.inf: it does
-        not say). Raises as the constructor."""
+        """A token for a client that keeps it itself, and the seconds that it counts (math.inf: it does not
+        say): a new one, or the one that there is if there is no other. Raises as the constructor.
+
+        Iceberg's Java client asks again before the end of what it is given, and some times within seconds of
+        a failure; after these it never does. So a pause that outlasts them is no failure while a token
+        counts.
+        """
+        pause = self._backoff.left
+        if pause <= WAITED_SECONDS and self._left() <= WAITED_SECONDS:
+            sleep(pause)
         with self._guard:
-            return self._fetch_access_token(str(self._credential)), self._seconds
+            self._renew()
+            return str(self._token), self._expires_at - monotonic()
 
     def auth_header(self) -> str:
         now = monotonic()
