@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import socket
 import time
 from collections.abc import Iterator
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
@@ -76,6 +78,15 @@ def elsewhere() -> Iterator[CatalogProxy]:
     """It would give tokens."""
     with CatalogProxy("http://upstream.test", empty) as made:
         yield made
+
+
+def test_who_sends_nothing_is_left_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_endpoint, "ASKING_SECONDS", 0.2)
+    address = urlsplit(token_endpoint.java(Given(("one", 60)))["oauth2-server-uri"])
+    for sent in (b"", b"POST /tokens HTTP/1.1\r\nContent-Length: 99\r\n\r\n"):
+        with socket.create_connection((address.hostname, address.port), 5) as one:
+            one.sendall(sent)
+            assert one.recv(1) == b""
 
 
 class Server:
