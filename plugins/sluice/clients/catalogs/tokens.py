@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from threading import RLock
-from time import monotonic, sleep
+from time import sleep
 from typing import Any
 
 from pyiceberg.catalog.rest.auth import LegacyOAuth2AuthManager
 from pyiceberg.exceptions import OAuthError, RESTError
 from requests import RequestException, Response, Session
 
-from sluice.clients import oauth
+from sluice.clients import backoff, oauth
 from sluice.clients.backoff import Backoff, seconds_asked
 from sluice.clients.catalogs.errors import NotFromCatalog
 from sluice.config.reading.urls import VISIBLE, host_of
@@ -92,7 +92,7 @@ class RenewedToken(LegacyOAuth2AuthManager):
 
     def _refresh_token(self) -> None:
         with self._guard:
-            began = monotonic()
+            began = backoff.now()
             super()._refresh_token()
             early = min(self._seconds * (1 - RENEWED_AFTER), MOST_BEFORE_SECONDS)
             self._expires_at = began + self._seconds
@@ -111,14 +111,14 @@ class RenewedToken(LegacyOAuth2AuthManager):
             sleep(pause)
         with self._guard:
             self._renew()
-            return str(self._token), self._expires_at - monotonic()
+            return str(self._token), self._expires_at - backoff.now()
 
     def auth_header(self) -> str:
-        now = monotonic()
+        now = backoff.now()
         # While a token counts, one request asks for the next one, and no other waits for it.
         if now >= self._renew_at and self._guard.acquire(blocking=now >= self._expires_at):
             try:
-                if monotonic() >= self._renew_at:
+                if backoff.now() >= self._renew_at:
                     self._renew()
             finally:
                 self._guard.release()
@@ -137,4 +137,4 @@ class RenewedToken(LegacyOAuth2AuthManager):
 
     def _left(self) -> float:
         """Seconds for which the token still counts; 0 before there is one, and for one without a life."""
-        return max(0.0, self._expires_at - monotonic()) if math.isfinite(self._expires_at) else 0.0
+        return max(0.0, self._expires_at - backoff.now()) if math.isfinite(self._expires_at) else 0.0
