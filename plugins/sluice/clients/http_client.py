@@ -9,10 +9,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from sluice.clients.proxies import ProxyUnusable, usable_proxy
-
-# No proxy stands between this machine and itself.
-_DIRECT = dict.fromkeys(("all://localhost", "all://127.0.0.1", "all://[::1]"))
+from sluice.clients.proxies import usable_proxy
 
 
 def logged_in(
@@ -38,18 +35,31 @@ def logged_in(
     )
 
 
+class _ByProxies(httpx.BaseTransport):
+    """The network, each address by the proxy that the environment names for it: httpx reads no networks in
+    NO_PROXY, and fails for proxies that it does not need."""
+
+    def __init__(self, limits: httpx.Limits) -> None:
+        self._limits = limits
+        # By proxy; empty for none.
+        self._made: dict[str, httpx.HTTPTransport] = {}
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        proxy = usable_proxy(str(request.url))
+        if proxy not in self._made:
+            self._made[proxy] = httpx.HTTPTransport(limits=self._limits, proxy=proxy or None)
+        return self._made[proxy].handle_request(request)
+
+    def close(self) -> None:
+        for one in self._made.values():
+            one.close()
+
+
 def without_login(
     url: str, timeout: httpx.Timeout, limits: httpx.Limits, transport: httpx.BaseTransport | None = None
 ) -> httpx.Client:
     """For requests to ``url``, and to where redirects lead, each by the proxy that the environment names for
-    it. ``transport``: replaces the network. Raises ProxyUnusable."""
+    it. ``transport``: replaces the network. Raises ProxyUnusable, requests to where redirects lead too."""
     if transport is None:
         usable_proxy(url)
-    try:
-        return httpx.Client(timeout=timeout, limits=limits, transport=transport, mounts=_DIRECT)
-    except (ImportError, ValueError) as error:
-        # httpx makes all that the environment names, also those that it does not go through.
-        raise ProxyUnusable(
-            f"a proxy of the environment cannot be used: {error}. Fix: let HTTPS_PROXY, HTTP_PROXY and "
-            "ALL_PROXY name proxies of http://, or remove them"
-        ) from error
+    return httpx.Client(timeout=timeout, transport=transport or _ByProxies(limits))

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies
 
-from sluice.clients.proxies import ProxyUnusable, proxy_of, unusable
+from sluice.clients.proxies import ProxyUnusable, of_aws, proxy_of, unusable
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.glue import GLUE
@@ -116,8 +116,8 @@ def _ends(platform: Platform) -> Iterator[tuple[str, str]]:
     if kafka.sasl_mechanism == OAUTHBEARER and not kafka.token_file:
         yield _JAVA, kafka.sasl_oauthbearer_token_endpoint_url
     if kafka.sasl_mechanism == AWS_MSK_IAM and kafka.aws_role_arn:
-        yield _AWS, f"https://sts.{kafka.aws_region}.amazonaws.com"
-    yield _AWS, s3.endpoint or f"https://s3.{s3.region}.amazonaws.com"
+        yield _AWS, of_aws("sts", kafka.aws_region)
+    yield _AWS, s3.endpoint or of_aws("s3", s3.region)
     if catalog.type == GLUE:
         yield _AWS, glue.address(catalog)
     if catalog.type == REST:

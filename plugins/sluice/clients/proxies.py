@@ -48,6 +48,13 @@ def variable_of(url: str) -> str:
     return f"{scheme.upper()}_PROXY" if scheme in get_environ_proxies(url) else "ALL_PROXY"
 
 
-def for_botocore(url: str) -> dict[str, str] | None:
-    """What a client of botocore is given as proxies for its endpoint: None, those of the environment."""
-    return {} if url and is_loopback(urlsplit(url).hostname or "") else None
+def of_aws(service: str, region: str) -> str:
+    """The address of one of AWS's services without a declared endpoint."""
+    return f"https://{service}.{region}.amazonaws.com"
+
+
+def for_botocore(url: str) -> dict[str, str]:
+    """What a client of botocore is given as proxies for its endpoint: by itself it reads neither ALL_PROXY
+    nor a network in NO_PROXY. Raises ProxyUnusable."""
+    found = usable_proxy(url)
+    return {urlsplit(url).scheme: found} if found else {}

@@ -35,7 +35,6 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     made = Clock()
-    monkeypatch.setattr(tokens, "monotonic", made)
     monkeypatch.setattr(backoff, "now", made)
     return made
 

@@ -122,6 +122,50 @@ def test_what_is_for_another_machine_is(proxy: Proxy, monkeypatch: pytest.Monkey
     assert len(proxy.asked) == 2
 
 
+def clients_of(url: str) -> None:
+    """Ask S3, STS, Glue and a feed there, of which none answers."""
+    with raising(BotoCoreError):
+        connect(S3("key", "secret-key", url, path_style=True), BRIEF).list_buckets()
+    sts = _sts(S3(sts_endpoint=url))("sts", aws_access_key_id="key", aws_secret_access_key="secret-key")
+    with raising(BotoCoreError):
+        sts.get_caller_identity()
+    keys = {"glue.access-key-id": "key", "glue.secret-access-key": "secret-key", "glue.endpoint": url}
+    with raising(BotoCoreError):
+        BoundedGlue({**GLUE, **keys, "glue.max-retries": "0"}).glue.get_databases()
+    with raising(httpx.TransportError), without_login(url, NOTHING, httpx.Limits()) as client:
+        client.get(url)
+
+
+def test_the_one_of_all_schemes_is_for_aws_and_feeds_too(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HTTP_PROXY")
+    monkeypatch.delenv("HTTPS_PROXY")
+    monkeypatch.setenv("ALL_PROXY", proxy.url)
+    clients_of("http://aws.test")
+    assert len([line for line in proxy.asked if "http://aws.test/" in line]) >= 4
+
+
+def test_a_network_that_has_none_is_asked_directly_by_all(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing listens there, on this machine; it is none of loopback."""
+    monkeypatch.setenv("NO_PROXY", "0.0.0.0/8")
+    clients_of("http://0.0.0.0:1")
+    assert proxy.asked == []
+
+
+def test_where_aws_has_no_declared_address_its_own_counts(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in ("HTTPS_PROXY", "HTTP_PROXY"):
+        monkeypatch.delenv(variable)
+    monkeypatch.setenv("ALL_PROXY", proxy.url)
+    with raising(BotoCoreError):
+        connect(S3("key", "secret-key", region="eu-central-1"), BRIEF).list_buckets()
+    assert set(proxy.asked) == {"CONNECT s3.eu-central-1.amazonaws.com:443 HTTP/1.0\r\n"}
+
+
 def test_a_cluster_on_this_machine_has_none(proxy: Proxy) -> None:
     from kubernetes import client
 
@@ -159,8 +203,7 @@ def test_one_of_socks_for_other_addresses_matters_to_none(monkeypatch: pytest.Mo
     monkeypatch.setenv("NO_PROXY", "idp.test")
     assert usable_proxy("https://idp.test/token") == usable_proxy("http://127.0.0.1") == ""
     opened("https://idp.test").close()
-    with raising(ProxyUnusable, "Fix: let HTTPS_PROXY"):
-        without_login("https://idp.test", NOTHING, httpx.Limits())
+    without_login("https://idp.test", NOTHING, httpx.Limits()).close()
 
 
 def test_without_a_scheme_one_is_of_http(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pyiceberg.catalog import BOTOCORE_SESSION
-from pyiceberg.catalog.glue import GLUE_CATALOG_ENDPOINT, GLUE_MAX_RETRIES, GlueCatalog
+from pyiceberg.catalog.glue import GLUE_CATALOG_ENDPOINT, GLUE_MAX_RETRIES, GLUE_REGION, GlueCatalog
 from pyiceberg.exceptions import CommitFailedException
 
-from sluice.clients.proxies import for_botocore
+from sluice.clients.proxies import for_botocore, of_aws
 from sluice.clients.s3.login.session import botocore_session
 from sluice.clients.s3.requests import USUAL
 from sluice.config.platform_sections.lake import CATALOG
@@ -27,11 +27,12 @@ class BoundedGlue(GlueCatalog):
     def __init__(self, properties: Mapping[str, str]) -> None:
         from botocore.config import Config
 
+        endpoint = properties.get(GLUE_CATALOG_ENDPOINT) or of_aws("glue", properties.get(GLUE_REGION, ""))
         session = botocore_session(of_properties(properties))
         usual = Config(
             connect_timeout=USUAL.connect_seconds,
             read_timeout=USUAL.read_seconds,
-            proxies=for_botocore(properties.get(GLUE_CATALOG_ENDPOINT, "")),
+            proxies=for_botocore(endpoint),
         )
         session.set_default_client_config(usual)
         # Throttled requests are among those that are tried again.

@@ -24,6 +24,8 @@ from requests import RequestException
 HOST, PATH, CLIENT = "127.0.0.1", "/tokens", "sluice"
 # A form of Iceberg's client has a few hundred.
 _LONGEST_FORM = 65_536
+# A client that sends no more is left: each has a thread and a descriptor.
+ASKING_SECONDS = 10.0
 
 
 class Tokens(Protocol):
@@ -60,6 +62,8 @@ def answer(tokens: Tokens) -> tuple[HTTPStatus, dict[str, Any]]:
 
 def _handler(tokens: Tokens, secret: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = ASKING_SECONDS
+
         def do_POST(self) -> None:
             length = self.headers.get("Content-Length", "")
             size = int(length) if length.isdecimal() else 0

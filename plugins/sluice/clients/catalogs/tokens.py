@@ -7,14 +7,14 @@ import math
 from collections.abc import Mapping
 from functools import cache
 from threading import RLock
-from time import monotonic
+from time import sleep
 from typing import Any
 
 from pyiceberg.catalog.rest.auth import LegacyOAuth2AuthManager
 from pyiceberg.exceptions import OAuthError, RESTError
 from requests import RequestException, Response, Session
 
-from sluice.clients import oauth
+from sluice.clients import backoff, oauth
 from sluice.clients.backoff import Backoff, seconds_asked
 from sluice.clients.catalogs.errors import NotFromCatalog
 from sluice.config.reading.urls import VISIBLE, host_of
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 # The part of a token's life after which the next one is asked for, as Iceberg's Java client does, and how
 # long before the end at most.
 RENEWED_AFTER, MOST_BEFORE_SECONDS = 0.9, 300.0
+# What another program waits for within its request: a pause so short, with a token that ends as soon.
+WAITED_SECONDS = 5.0
 OK = 200
 
 
@@ -90,24 +92,33 @@ class RenewedToken(LegacyOAuth2AuthManager):
 
     def _refresh_token(self) -> None:
         with self._guard:
-            began = monotonic()
+            began = backoff.now()
             super()._refresh_token()
             early = min(self._seconds * (1 - RENEWED_AFTER), MOST_BEFORE_SECONDS)
             self._expires_at = began + self._seconds
             self._renew_at = self._expires_at - early if math.isfinite(self._seconds) else math.inf
 
     def another(self) -> tuple[str, float]:
-        """A new token for a client that keeps it itself, and the seconds that it counts (math.inf: it does
-        not say). Raises as the constructor."""
+        """A token for a client that keeps it itself, and the seconds that it counts (math.inf: it does not
+        say): a new one, or the one that there is if there is no other. Raises as the constructor.
+
+        Iceberg's Java client asks again before the end of what it is given, and some times within seconds of
+        a failure; after these it never does. So a pause that outlasts them is no failure while a token
+        counts.
+        """
+        pause = self._backoff.left
+        if pause <= WAITED_SECONDS and self._left() <= WAITED_SECONDS:
+            sleep(pause)
         with self._guard:
-            return self._fetch_access_token(str(self._credential)), self._seconds
+            self._renew()
+            return str(self._token), self._expires_at - backoff.now()
 
     def auth_header(self) -> str:
-        now = monotonic()
+        now = backoff.now()
         # While a token counts, one request asks for the next one, and no other waits for it.
         if now >= self._renew_at and self._guard.acquire(blocking=now >= self._expires_at):
             try:
-                if monotonic() >= self._renew_at:
+                if backoff.now() >= self._renew_at:
                     self._renew()
             finally:
                 self._guard.release()
@@ -126,4 +137,4 @@ class RenewedToken(LegacyOAuth2AuthManager):
 
     def _left(self) -> float:
         """Seconds for which the token still counts; 0 before there is one, and for one without a life."""
-        return max(0.0, self._expires_at - monotonic()) if math.isfinite(self._expires_at) else 0.0
+        return max(0.0, self._expires_at - backoff.now()) if math.isfinite(self._expires_at) else 0.0

@@ -29,6 +29,7 @@ from botocore.parsers import ResponseParserError
 
 from sluice.clients import backoff
 from sluice.clients.backoff import Backoff
+from sluice.clients.polling import wait_for
 from sluice.clients.s3.errors import (
     CLOCK_FIX,
     S3LoginRefused,
@@ -52,6 +53,7 @@ log = logging.getLogger(__name__)
 RENEWED_SECONDS, RENEWED_PART = 900.0, 1 / 4
 # AWS's files are left alone while they are written; and who else a chain finds then, for the second time.
 SETTLING_SECONDS, OTHER_SECONDS = 1.0, 30.0
+_LOOK_SECONDS = 0.05
 # The part of the rest of its time after which a renewal that failed is tried again.
 RETRIED_AFTER = 1 / 5
 # Nothing is signed with what ends within these, at most: a request may wait before it is sent.
@@ -161,6 +163,9 @@ class Login(DeferredRefreshableCredentials):
 
     def _asked(self) -> dict[str, Any]:
         with _explained(self._s3):
+            if self._source is None and not self._is_valid():
+                # There is none that could go on meanwhile.
+                wait_for(lambda: not _is_written(self._files), SETTLING_SECONDS, _LOOK_SECONDS)
             found = _state(self._files)
             if self._source is None or (found != self._made and not _is_written(self._files)):
                 if found != self._made:

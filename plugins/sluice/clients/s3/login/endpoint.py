@@ -24,6 +24,8 @@ from sluice.core.errors import ClientError, Refused
 HOST, PATH = "127.0.0.1", "/credentials"
 # When the JVM asks again for what does not end.
 ASKED_AGAIN = timedelta(hours=1)
+# A client that sends no more is left: each has a thread and a descriptor.
+ASKING_SECONDS = 10.0
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ def document(found: Login) -> dict[str, str]:
 
 def _handler(found: Login, token: str) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
+        timeout = ASKING_SECONDS
+
         def do_GET(self) -> None:
             given = self.headers.get("Authorization", "").encode()
             if self.path != PATH or not hmac.compare_digest(given, token.encode()):

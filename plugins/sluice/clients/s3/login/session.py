@@ -11,7 +11,7 @@ import botocore.session
 from botocore.config import Config
 from botocore.credentials import CredentialProvider, CredentialResolver
 
-from sluice.clients.proxies import for_botocore
+from sluice.clients.proxies import for_botocore, of_aws
 from sluice.clients.s3.login.credentials import Login, login
 from sluice.clients.s3.login.sources import plain_session
 from sluice.clients.s3.requests import S3_REQUESTS, Limits
@@ -70,7 +70,7 @@ def client(s3: S3, limits: Limits) -> S3Client:
                 connect_timeout=limits.connect_seconds,
                 read_timeout=limits.read_seconds,
                 max_pool_connections=S3_REQUESTS,
-                proxies=for_botocore(s3.endpoint),
+                proxies=for_botocore(s3.endpoint or of_aws("s3", s3.region)),
             ),
             **keys,
         )

@@ -19,7 +19,7 @@ from botocore.credentials import (
     Credentials,
 )
 
-from sluice.clients.proxies import for_botocore
+from sluice.clients.proxies import for_botocore, of_aws
 from sluice.config.platform_sections.s3 import S3
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ def _sts(s3: S3) -> Callable[..., Any]:
             connect_timeout=_CONNECT_SECONDS,
             read_timeout=_ANSWER_SECONDS,
             retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
-            proxies=for_botocore(s3.sts_endpoint),
+            proxies=for_botocore(s3.sts_endpoint or of_aws("sts", s3.region)),
         )
         given = arguments.pop("config", None)
         return plain_session().create_client(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -117,10 +118,9 @@ class Machine(CredentialProvider):
         return Credentials("machine", "s", method=self.METHOD)
 
 
-@pytest.mark.parametrize("role", ["", ROLE], ids=["alone", "role"])
-def test_who_a_chain_finds_behind_an_emptied_file_is_believed_after_a_while(
-    keys: Keys, clock: list[float], assumed: list[str], monkeypatch: pytest.MonkeyPatch, role: str
-) -> None:
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One with a role."""
     made = botocore.credentials.create_credential_resolver
 
     def with_role(*given: Any, **named: Any) -> CredentialResolver:
@@ -129,6 +129,30 @@ def test_who_a_chain_finds_behind_an_emptied_file_is_believed_after_a_while(
         return found
 
     monkeypatch.setattr(botocore.credentials, "create_credential_resolver", with_role)
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_process_that_starts_while_a_file_is_written_waits_for_what_is_written(keys: Keys) -> None:
+    keys.empty(age=0)
+    written = threading.Timer(0.3, keys.write, ("first", "default"))
+    written.start()
+    assert key_of(Login(S3())) == "first"
+    written.join()
+
+
+@pytest.mark.usefixtures("machine")
+def test_a_process_that_starts_waits_a_second_at_most(keys: Keys) -> None:
+    keys.empty(age=-0.9)
+    began = time.monotonic()
+    assert key_of(Login(S3())) == "machine"
+    assert 1.0 <= time.monotonic() - began < 1.6
+
+
+@pytest.mark.usefixtures("machine")
+@pytest.mark.parametrize("role", ["", ROLE], ids=["alone", "role"])
+def test_who_a_chain_finds_behind_an_emptied_file_is_believed_after_a_while(
+    keys: Keys, clock: list[float], assumed: list[str], role: str
+) -> None:
     keys.write("first", profile="default")
     found, by = Login(S3(role_arn=role)), "by-" if role else ""
     assert key_of(found) == f"{by}first"
