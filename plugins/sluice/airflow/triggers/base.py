@@ -46,11 +46,11 @@ class StreamTrigger(BaseTrigger):
         self.request_timeout_seconds = REQUEST_TIMEOUT_SECONDS
         self.looks_itself = False
         self._began = math.inf
-        self.requests = Requests(self.owner, lambda: StreamClients(self.stream, self.component))
+        self.requests = Requests(self.sender, lambda: StreamClients(self.stream, self.component))
 
     @property
-    def owner(self) -> str:
-        """Of the requests: those of one owner that hang do not stop another's."""
+    def sender(self) -> str:
+        """Who sends the requests: those of one that hang do not stop those of another."""
         return f"{self.stream} {self.component}"
 
     @cached_property

@@ -50,8 +50,8 @@ class IdleTrigger(StreamTrigger):
 
     @property
     @abstractmethod
-    def owner(self) -> str:
-        """Of this kind of look alone: one that hangs must not blind the health checks of a component."""
+    def sender(self) -> str:
+        """This kind of look alone: one that hangs must not blind the health checks of a component."""
 
     @abstractmethod
     def look(self, clients: StreamClients) -> dict[str, Any]:

@@ -20,7 +20,7 @@ class PositionsTrigger(IdleTrigger):
     whatever changed; what it finds, a worker finds again, and fails with it."""
 
     @property
-    def owner(self) -> str:
+    def sender(self) -> str:
         return f"{self.stream} reconciliation of positions"
 
     def look(self, clients: StreamClients) -> dict[str, Any]:
@@ -39,7 +39,7 @@ class UnchangedTrigger(PositionsTrigger):
     step: str
 
     @property
-    def owner(self) -> str:
+    def sender(self) -> str:
         return f"{self.stream} reconciliation of {self.step}"
 
     def look(self, clients: StreamClients) -> dict[str, Any]:

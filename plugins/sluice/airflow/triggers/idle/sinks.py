@@ -52,7 +52,7 @@ class SinksTrigger(IdleTrigger):
     about: str
 
     @property
-    def owner(self) -> str:
+    def sender(self) -> str:
         return f"{self.stream} {self.about}"
 
     def look(self, clients: StreamClients) -> dict[str, Any]:

@@ -23,7 +23,7 @@ STREAM = "nyc_taxi"
 
 
 class Clients:
-    """Of no system: what a look does with them is the test's."""
+    """Clients without a system: what a look does with them is the test's."""
 
     def close(self) -> None: ...
 
@@ -67,14 +67,11 @@ def test_looks_that_hang_blind_neither_a_health_check_nor_another_look(
             hanging.look = lambda clients: released.wait(20)
             assert "no answer within" in (await event_of(hanging)).payload["reason"]
         again = with_clients(looks()[number])
-        assert (
-            f"requests of {again.requests.owner} have not returned"
-            in (await event_of(again)).payload["reason"]
-        )
+        assert f"requests of {again.sender} have not returned" in (await event_of(again)).payload["reason"]
         others: list[StreamTrigger] = [one for at, one in enumerate(looks()) if at != number]
         health = HealthTrigger(stream=STREAM)
         for other in (health, *others):
-            assert await with_clients(other).ask(lambda clients: "answer") == "answer", other.requests.owner
+            assert await with_clients(other).ask(lambda clients: "answer") == "answer", other.sender
 
     asyncio.run(scene())
 
