@@ -70,6 +70,8 @@ def probe(name: str, context: Context) -> str:
     }
     if name in simple:
         return simple[name](context)
+    if name == airflow.CLEANUP:
+        return "answers no requests: its log says what it did"
     component = airflow.COMPONENTS[name][1]
     status = airflow.health(context).get(component, "not mentioned")
     if status != "healthy":

@@ -12,6 +12,7 @@ from local.runtime import notifications_file
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.services import airflow, kafka, streams
+from local.stack import health
 from local.stack.stack import Stack
 from sluice.config import notifications, overrides
 from sluice.config.reading.toml import ConfigError
@@ -126,3 +127,12 @@ def test_without_one_the_rules_of_an_earlier_start_end(
     ((path, text),) = notifications_file.files(context).items()
     assert path.name == notifications.FILE
     assert notifications.parse(text, "x", []) == notifications.Notifications()
+
+
+def test_each_program_of_airflow_has_a_row_in_the_status(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts = {part for _, part in airflow.COMPONENTS.values()}
+    monkeypatch.setattr(airflow, "health", lambda _: dict.fromkeys(parts, "healthy"))
+    context = Stack(home).context
+    states = {one.name: {"statename": "RUNNING"} for one in airflow.programs(context)}
+    assert airflow.CLEANUP in states
+    assert all(row.is_ok for row in health.rows(context, states))
