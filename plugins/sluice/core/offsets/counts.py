@@ -54,8 +54,7 @@ class Counted:
 
     def add_ranges(self, ranges: IntervalSet) -> None:
         """Count each integer of the ranges once."""
-        self.values += ranges.count
-        self._join(Bitmap.of(ranges))
+        self.add_once(Bitmap.of(ranges))
 
     def add_once(self, integers: Bitmap) -> None:
         """Count each of these once."""

@@ -70,11 +70,6 @@ class OffsetSet:
         keys = self.partitions.keys() | other.partitions.keys()
         return OffsetSet({key: operation(self[key], other[key]) for key in keys})
 
-    def within(self, partition: int, start: int, until: int) -> OffsetRanges:
-        """Those of a partition in ``[start, until)``, as ranges: of a file, say."""
-        found = self[partition].within(start, until).ranges()
-        return OffsetRanges({partition: found} if found else {})
-
     def pieces(self, most: int = MAX_RANGES_SAID) -> Iterator[OffsetRanges]:
         """All of them as ranges, so many at a time."""
         pairs = self._pairs()

@@ -15,6 +15,7 @@ from pyiceberg.exceptions import OAuthError, RESTError
 from sluice.clients.catalogs import token_endpoint
 from sluice.clients.catalogs.errors import NotFromCatalog
 from sluice.clients.catalogs.rest import BoundedCatalog
+from sluice.clients.jvm_server import JvmHandler
 from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy
 from tests.support.encrypted_catalog import empty
 
@@ -81,7 +82,7 @@ def elsewhere() -> Iterator[CatalogProxy]:
 
 
 def test_who_sends_nothing_is_left_within_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(token_endpoint, "ASKING_SECONDS", 0.2)
+    monkeypatch.setattr(JvmHandler, "timeout", 0.2)
     address = urlsplit(token_endpoint.java(Given(("one", 60)))["oauth2-server-uri"])
     for sent in (b"", b"POST /tokens HTTP/1.1\r\nContent-Length: 99\r\n\r\n"):
         with socket.create_connection((address.hostname, address.port), 5) as one:

@@ -39,9 +39,9 @@ def test_they_are_the_sets_that_ranges_are(name: str, one: OffsetRanges, other: 
 @given(offsets=SETS, partition=st.integers(0, 2), pair=PAIRS)
 def test_what_is_within_a_range(offsets: OffsetRanges, partition: int, pair: list[int]) -> None:
     expected = offsets.intersect(OffsetRanges.of({partition: [pair]}))
-    found = OffsetSet.of(offsets)
-    assert found.within(partition, *pair) == expected
-    assert found[partition].count_within(*pair) == expected.count
+    found = OffsetSet.of(offsets)[partition]
+    assert found.within(*pair).ranges() == expected[partition]
+    assert found.count_within(*pair) == expected.count
 
 
 @given(offsets=SETS)
