@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from local.stack.stack import wait_until
 from sluice.clients.lake.catalog import Lake
+from sluice.core.offsets.offset_set import OffsetSet
 from spark_jobs.common.consumer.run import ConsumerRun
 from tests.support.connect_worker import ConnectWorker, SourceDatabase, avro_converters
 from tests.support.declared import Declaration, DeclaredStream, Place, offsets, read
@@ -186,7 +187,7 @@ class Captured(DeclaredStream):
         assert without.control.count > 0
         assert without.offsets == self.all_offsets().minus(offsets(expected))
         assert without.absent.count == without.aborted.count == 0
-        assert self.reconcile().present == offsets(expected)
+        assert self.reconcile().present == OffsetSet.of(offsets(expected))
 
     def expected_row(self, message: Message, columns: list[str]) -> dict[str, Any]:
         """The row that a record of the plain consumer is."""

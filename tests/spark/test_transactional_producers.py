@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 from local.stack.stack import wait_until
 from sluice.clients.kafka.admin import KafkaAdmin
 from sluice.config.stream import CONSUMER
+from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.processes.restarts import RestartHistory
 from sluice.core.processes.status import ProcessState, ProcessStatus
@@ -90,7 +91,7 @@ class Sent(DeclaredStream):
         assert without.aborted == offsets(delivered.keys() - expected.keys())
         assert without.control == self.all_offsets().minus(offsets(delivered))
         assert without.absent.count == without.skipped.count == 0
-        assert self.reconcile().present == offsets(expected)
+        assert self.reconcile().present == OffsetSet.of(offsets(expected))
         return proof
 
 

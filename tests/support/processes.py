@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 
 import psutil
 
-from local.runtime.processes import stack_processes
+from local.runtime.processes import LABEL, stack_processes
 from tests.support.stream import StreamUnderTest
 
 # Stage and publish are less than a tenth of a second apart, so the moment may be missed.
@@ -35,6 +36,24 @@ def signal_all(processes: Iterable[psutil.Process], number: signal.Signals) -> N
                 os.kill(process.pid, number)
             except ProcessLookupError:
                 continue  # it ended with its parent
+
+
+def listening(argument: str, label: str = "") -> set[tuple[str, int]]:
+    """Hosts and ports where descendants of this process listen that have such a text in an argument and, if
+    one is given, a stack's label. Empty if there is none."""
+    found: set[tuple[str, int]] = set()
+    for process in psutil.Process().children(recursive=True):
+        # Any of them may end meanwhile; one that is not waited for yet has no arguments.
+        with suppress(psutil.NoSuchProcess):
+            if any(argument in word for word in process.cmdline()) and (
+                not label or process.environ().get(LABEL) == label
+            ):
+                found |= {
+                    (each.laddr.ip.removeprefix("::ffff:"), each.laddr.port)
+                    for each in process.net_connections("tcp")
+                    if each.status == psutil.CONN_LISTEN
+                }
+    return found
 
 
 def component_processes(stream: StreamUnderTest, program: str) -> list[psutil.Process]:

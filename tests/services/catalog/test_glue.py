@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
 
-import psutil
 import pytest
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
@@ -23,6 +21,7 @@ from sluice.config.platform import Platform
 from sluice.core.errors import Missing
 from tests.support import glue_server
 from tests.support.catalog_proxy import Answer, Ask, Asked, CatalogProxy, passed_on
+from tests.support.processes import listening
 from tests.support.raising import raising
 from tests.support.services import Services
 
@@ -159,16 +158,11 @@ def test_a_role_finds_a_table_by_one_request(platform: Platform, table: Table, p
 
 
 def test_it_listens_on_loopback_alone(services: Services) -> None:
+    address = services.glue
     # Tests of a whole stack start one of their own, in this process too.
-    listening = {
-        f"http://{found.laddr.ip}:{found.laddr.port}"
-        for process in psutil.Process(os.getpid()).children(recursive=True)
-        if any(word.endswith("/ministack") for word in process.cmdline())
-        for found in process.net_connections("tcp")
-        if found.status == psutil.CONN_LISTEN
-    }
-    assert services.glue in listening
-    assert all(address.startswith(f"http://{HOST}:") for address in listening)
+    found = listening("/ministack")
+    assert address in {f"http://{host}:{port}" for host, port in found}
+    assert {host for host, _ in found} == {HOST}
 
 
 def test_a_role_of_s3_is_the_catalogs_login_too(

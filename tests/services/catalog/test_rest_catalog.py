@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import stat
 
-import psutil
 import pytest
 from botocore.exceptions import ClientError
 from pyiceberg.exceptions import ForbiddenError
 
 from local.runtime.ports import HOST
-from local.runtime.processes import LABEL
 from local.runtime.roles import CATALOG_READERS, CATALOG_USER, CATALOG_WRITERS, WAREHOUSE
 from local.services import postgres, rest_catalog
 from local.stack.stack import wait_until
@@ -21,6 +18,7 @@ from sluice.clients.lake.catalog import Lake
 from sluice.clients.s3.requests import connect
 from sluice.config.platform_sections.s3 import S3
 from tests.services.catalog.raw_table import CLIENT, RawTable
+from tests.support.processes import listening
 from tests.support.services import Services
 
 
@@ -84,16 +82,8 @@ def test_a_token_is_not_exchanged_for_another(services: Services, table: RawTabl
 
 
 def test_it_listens_on_loopback_alone(services: Services, table: RawTable) -> None:
-    listening = {
-        (found.laddr.ip.removeprefix("::ffff:"), found.laddr.port)
-        for process in psutil.Process(os.getpid()).children(recursive=True)
-        if process.status() != psutil.STATUS_ZOMBIE
-        if any("CatalogServer.java" in word for word in process.cmdline())
-        if process.environ().get(LABEL) == services.stack.home.id
-        for found in process.net_connections("tcp")
-        if found.status == psutil.CONN_LISTEN
-    }
-    assert listening == {(HOST, services.stack.ports[rest_catalog.PORT])}
+    found = listening("CatalogServer.java", services.stack.home.id)
+    assert found == {(HOST, services.stack.ports[rest_catalog.PORT])}
 
 
 def test_its_passwords_are_in_no_argument_and_no_log(services: Services, table: RawTable) -> None:

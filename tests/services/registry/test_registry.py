@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import httpx
-import psutil
 import pytest
 
 from local.runtime.ports import HOST
-from local.runtime.processes import LABEL
 from local.runtime.registry_access import ADMIN
 from local.services import registry
 from local.stack.stack import wait_until
+from tests.support.processes import listening
 from tests.support.services import Services
 
 RIDES: dict[str, Any] = {
@@ -113,18 +111,9 @@ def test_versions_are_compatible_backwards_unless_a_subject_declares_otherwise(s
 
 def test_it_listens_on_loopback_alone(services: Services, served: Registry) -> None:
     ports = services.stack.ports
-    listening = {
-        (found.laddr.ip.removeprefix("::ffff:"), found.laddr.port)
-        for process in psutil.Process(os.getpid()).children(recursive=True)
-        # One that ended and is not waited for yet has no arguments to read. Other tests of this process may
-        # have a registry of their own.
-        if process.status() != psutil.STATUS_ZOMBIE
-        if any("quarkus-run.jar" in word for word in process.cmdline())
-        if process.environ().get(LABEL) == services.stack.home.id
-        for found in process.net_connections("tcp")
-        if found.status == psutil.CONN_LISTEN
-    }
-    assert listening == {(HOST, ports[registry.NAME]), (HOST, ports[registry.HEALTH])}
+    # Other tests of this process may have a registry of their own.
+    found = listening("quarkus-run.jar", services.stack.home.id)
+    assert found == {(HOST, ports[registry.NAME]), (HOST, ports[registry.HEALTH])}
 
 
 def test_its_passwords_are_in_no_argument_and_no_log(services: Services, served: Registry) -> None:
