@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count
 from threading import Thread
 from typing import Any, cast
 
@@ -29,6 +30,9 @@ LOGIN = Kafka(
     sasl_oauthbearer_client_id="me",
     sasl_oauthbearer_client_secret="the-secret",
 )
+
+
+CLIENTS = count()
 
 
 class Proxy:
@@ -102,6 +106,8 @@ def asked_by_s3(spark: SparkSession, platform: Platform) -> None:
     options, prefix = jvm.java.util.HashMap(), f"spark.sql.catalog.{CATALOG}."
     for key, value in catalog_options(platform).items():
         options.put(key.removeprefix(prefix), value)
+    # Iceberg shares a client among those of one configuration, also other tests', which went by no proxy.
+    options.put("http-client.apache.connection-timeout-ms", f"{5000 + next(CLIENTS)}")
     files = jvm.org.apache.iceberg.aws.s3.S3FileIO()
     files.initialize(options)
     with raising(Exception, ":"):
