@@ -20,7 +20,9 @@ from local.base import UnhealthyService
 from local.runtime.context import Context
 from local.runtime.home import StackDir
 from local.runtime.supervisord import SERVICE_OPTIONS, Program
+from local.services import streams
 from local.setup.cache import Artifact, discard, fingerprint, locked
+from sluice.config import streams as declared
 from sluice.config.platform import ROLES
 from sluice.config.reading.files import write_private
 
@@ -178,7 +180,7 @@ def program(context: Context, target: Installation, **more: str) -> Program:
         "listen_addresses": context.network.bind,
         "port": str(context.ports["postgres"]),
         "unix_socket_directories": "",
-        "max_connections": "100",
+        "max_connections": str(streams.connections(declared.load_valid().specs)),
         "shared_buffers": "128MB",
         "timezone": "UTC",
         "log_timezone": "UTC",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from local.runtime.context import Context, with_parent
@@ -10,6 +11,7 @@ from local.runtime.home import write_files
 from local.runtime.supervisord import STREAM_OPTIONS, Program
 from local.setup.cache import ARCHIVE, spark_class_path
 from sluice.config import stream, streams
+from sluice.config.stream import StreamSpec
 from sluice.connection_check.needs import results
 
 _LOG4J = """\
@@ -33,6 +35,18 @@ logger.native.level = error
 def result_topics() -> list[str]:
     """The topics to which queries of valid streams send their results."""
     return results(streams.load_valid().specs)
+
+
+# Connections of PostgreSQL: those of Airflow's processes and tasks, the observer, the registry and the REST
+# catalog; a stream's, whose consumer and producer have two of each JVM's catalog and one of Python's at most;
+# and a query's, whose session has a catalog of its own, and a sink.
+_OTHERS, _STREAM, _QUERY = 100, 5, 3
+
+
+def connections(specs: Iterable[StreamSpec]) -> int:
+    """What these streams take of PostgreSQL if all of them run at once. A stream that stands still takes
+    none, and the server's memory follows those that are open."""
+    return _OTHERS + sum(_STREAM + _QUERY * len(spec.queries) for spec in specs)
 
 
 # Java's second compiler works on code that is called 30 times as often as by default: during a start, and in

@@ -19,7 +19,7 @@ from local.replay import __main__ as replay_server
 from local.replay import server
 from local.runtime import roles, supervisord
 from local.runtime.context import Context
-from local.services import airflow, kafka, minio, replay, streams
+from local.services import airflow, kafka, minio, postgres, replay, streams
 from sluice.airflow.operators.supervision.drill import HOME_VARIABLE
 from sluice.config import platform
 from sluice.config import streams as stream_files
@@ -250,6 +250,15 @@ def test_everything_listens_on_loopback_only(context: Context) -> None:
     assert "PLAINTEXT" not in properties["listener.security.protocol.map"].replace("SASL_PLAINTEXT", "")
     assert "127.0.0.1:19000" in minio.program(context).command
     assert airflow.environment(context)["AIRFLOW__API__HOST"] == "127.0.0.1"
+
+
+def test_postgresql_has_a_connection_for_all_that_run_at_once(context: Context) -> None:
+    specs = load_all()
+    queries = sum(len(spec.queries) for spec in specs)
+    assert streams.connections(specs) == 100 + 5 * len(specs) + 3 * queries
+    target = postgres.Installation(Path("/bin"), context.home.data, None)
+    command = postgres.program(context, target).command
+    assert f"max_connections={streams.connections(specs)}" in command
 
 
 def test_platform_files_are_what_the_model_reads(context: Context) -> None:

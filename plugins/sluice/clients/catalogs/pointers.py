@@ -54,9 +54,26 @@ class _SqlPointers:
 
         # Registers the plugin of the catalog's URL.
         from sluice.clients.databases import postgresql as _deadline  # noqa: F401
+        from sluice.clients.databases.engines import ENGINES
 
-        # Connections are tested before use: a trigger runs for hours.
-        self.catalog = SqlCatalog(CATALOG, **{"pool_pre_ping": "true", **properties})
+        engine, self._give_back = ENGINES.take(properties["uri"])
+
+        class PooledCatalog(SqlCatalog):
+            """Over the process's pool: PyIceberg's has one of its own for each catalog."""
+
+            @property
+            def engine(self) -> Any:
+                return engine
+
+            @engine.setter
+            def engine(self, own: Any) -> None:
+                """PyIceberg's own, which has no connection yet."""
+
+        try:
+            self.catalog = PooledCatalog(CATALOG, **properties)
+        except BaseException:
+            self._give_back()
+            raise
         self._tables = IcebergTables
 
     def find(self, name: str) -> Pointer | None:
@@ -74,7 +91,7 @@ class _SqlPointers:
         return Pointer(location) if location else None
 
     def close(self) -> None:
-        self.catalog.engine.dispose()
+        self._give_back()
 
 
 class _RestPointers:
