@@ -646,6 +646,7 @@ def test_single_records_go_out_of_table_and_quarantine_that_no_reader_can_read(
     assert changing_removed(stream) == going
 
 
+@pytest.mark.exhaustive
 def test_a_revert_of_offsets_that_a_restored_catalog_does_not_have_is_refused(stream: Changing) -> None:
     stream.send_rows(A, 0, ["a0", "a1"])
     stream.publish()
@@ -779,6 +780,7 @@ class Counted:
         return lambda *parts: self(*parts)
 
 
+@pytest.mark.exhaustive
 def test_a_change_of_a_stream_that_rejects_with_every_batch_reads_and_writes_once(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -812,6 +814,7 @@ def test_a_change_of_a_stream_that_rejects_with_every_batch_reads_and_writes_onc
     assert found.counters[-1].since(found.counters[0]) == Share(4, 6)
 
 
+@pytest.mark.exhaustive
 def test_a_change_that_never_comes_first_says_to_stop_the_stream(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -978,6 +981,7 @@ def test_killed_before_or_after_its_commit_it_is_made_once(
     assert not stream.state().rejected.count
 
 
+@pytest.mark.exhaustive
 def test_an_attempt_that_was_suspended_before_its_publish_does_not_alter_the_result(
     stream: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:

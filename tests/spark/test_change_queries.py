@@ -175,6 +175,7 @@ def test_rows_that_another_program_overwrote_end_the_query(make: Make) -> None:
     assert [type(error) for error in ended(running)] == [PartialSnapshotRead]
 
 
+@pytest.mark.exhaustive
 def test_a_column_that_becomes_wider_ends_the_query_before_it_writes_and_it_goes_on_with_that(
     make: Make,
 ) -> None:
@@ -248,6 +249,7 @@ def test_values_of_a_column_that_became_wider_are_counted_with_those_from_before
     assert found == queried.sinks["windows"][0].results
 
 
+@pytest.mark.exhaustive
 def test_a_state_of_before_types_were_kept_goes_on(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig, "COLUMNS", f"status INT, {rig.COLUMNS}")
     queried = make(distinct=DISTINCT)
@@ -266,6 +268,7 @@ def test_a_state_of_before_types_were_kept_goes_on(make: Make, monkeypatch: pyte
     assert (state.batch_offset, state.types) == (0, {"zipcode": "string", "status": "int"})
 
 
+@pytest.mark.exhaustive
 def test_records_with_a_further_field_are_other_values(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rig, "COLUMNS", f"status STRUCT<code: INT>, {rig.COLUMNS}")
     queried = make(distinct=DISTINCT)

@@ -163,6 +163,7 @@ def test_closed_dates_get_one_file_a_partition_with_the_same_rows(
     assert bucket(services)[0] == after
 
 
+@pytest.mark.exhaustive
 def test_a_rewrite_is_named_by_the_table_in_its_own_commit(changes: Changes) -> None:
     """Also one that publishes when its run has ended: what deletes files asks for its verification."""
 
@@ -317,6 +318,7 @@ def days(spark: SparkSession, services: Services, tmp_path: Path) -> Iterator[Da
     made.stop()
 
 
+@pytest.mark.exhaustive
 def test_a_running_consumer_acquires_the_lease_again_and_late_rows_are_there_once(days: Days) -> None:
     """Rows of the closed date come while its files are rewritten, and go in beside them."""
     writer, stop, epoch_starts = days.writer(), threading.Event(), list[dict[int, int]]()

@@ -108,6 +108,7 @@ class Reading(StagedRewrite):
         return found
 
 
+@pytest.mark.exhaustive
 def test_only_small_files_are_rewritten_and_read(spark: SparkSession, stream: Stream, table: str) -> None:
     append(spark, table, 0, 100_000)
     for number in range(1, 5):
@@ -200,6 +201,7 @@ def test_snapshots_that_expire_during_a_rewrite_do_not_stop_it(
     assert not files(spark, table) & small
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_is_published_while_a_rewrite_commits_stays(
     spark: SparkSession, stream: Stream, table: str
 ) -> None:
@@ -267,6 +269,7 @@ def expire(spark: SparkSession, table: str, keep: int = 1, before: int = 2**62) 
     found.change_refs({}, {}, found.expirable(keep, before))
 
 
+@pytest.mark.exhaustive
 def test_a_compaction_is_kept_for_its_check_though_a_writer_expires_what_is_around_it(
     spark: SparkSession, stream: Stream, table: str
 ) -> None:

@@ -369,6 +369,7 @@ def test_each_change_of_a_table_is_a_row(
         stream.stop()
 
 
+@pytest.mark.exhaustive
 def test_a_table_follows_the_one_that_is_altered(
     spark: SparkSession,
     services: Services,

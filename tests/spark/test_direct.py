@@ -128,6 +128,7 @@ def bad_ones(rows: DataFrame) -> DataFrame:
     return accepting(rows).withColumn("reason", reason)
 
 
+@pytest.mark.exhaustive
 def test_what_tasks_reject_is_one_file_unless_it_is_much(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,7 @@ def assert_exactly_once(replay: FaultyReplay, records: list[Record], events: ran
             newest[record.key] = (record.partition, n)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("rounds", [1, pytest.param(4, marks=pytest.mark.exhaustive)])
 def test_kills_at_random_moments(feed: Feed, services: Services, rounds: int) -> None:
     draw = random.Random(SEED)  # noqa: S311
@@ -178,6 +179,7 @@ def test_the_later_producer_goes_on_and_the_earlier_one_ends(feed: Feed) -> None
         assert_exactly_once(replay, records, range(len(records)))
 
 
+@pytest.mark.exhaustive
 def test_two_that_start_at_once_end_with_one(feed: Feed) -> None:
     with FaultyReplay(rate=300, from_start=True) as replay:
         feeding = feed(replay.url)
@@ -256,6 +258,7 @@ def test_a_kill_within_a_transaction_leaves_nothing_of_it(feed: Feed) -> None:
         assert sorted(record.sequence for record in records) == [*range(1, len(records) + 1)]
 
 
+@pytest.mark.exhaustive
 def test_a_feed_knows_where_it_was_whatever_hides_or_empties_its_topic(
     feed: Feed, services: Services
 ) -> None:

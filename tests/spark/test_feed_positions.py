@@ -173,6 +173,7 @@ def assert_asks(feeding: Feeding, reason: str) -> None:
     assert reason in said
 
 
+@pytest.mark.exhaustive
 def test_a_topic_of_positions_that_was_lost_or_restored_is_no_start(feed: Feed) -> None:
     with FaultyReplay(rate=300, from_start=True, retry_ms=100) as replay:
         feeding = feed(replay.url)
@@ -254,6 +255,7 @@ def assert_says_that_events_are_missing(producer: ProducerProcess) -> None:
     assert "not heard for" in said
 
 
+@pytest.mark.exhaustive
 def test_a_producer_that_was_suspended_for_longer_than_the_feed_keeps_events(feed: Feed) -> None:
     keeps, rate = 3, 100
     with Forgetting(rate=rate, retry_ms=100) as replay:

@@ -210,6 +210,7 @@ def widened(rows: DataFrame) -> DataFrame:
     ).select("channel", *rows.columns)
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_was_begun_before_columns_came_or_became_wider_is_completed_as_it_was_begun(
     place: StreamPosition,
 ) -> None:
@@ -252,6 +253,7 @@ def test_other_rows_under_the_same_number_are_noticed(place: StreamPosition) -> 
     assert place.ids() == ids(place.hits("10115"))
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_another_writer_completed_with_fewer_folders_is_noticed(place: StreamPosition) -> None:
     one, other = place.sink(1), place.sink()
     # After the first one's last look at the epochs.

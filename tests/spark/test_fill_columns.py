@@ -142,6 +142,7 @@ def test_messages_get_columns_that_came_after_them_as_their_serializer_reads_the
     messages.assert_complete()
 
 
+@pytest.mark.exhaustive
 def test_a_fill_that_is_killed_or_overtaken_is_made_once(
     messages: protobuf.Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

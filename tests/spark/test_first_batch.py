@@ -87,6 +87,7 @@ def test_a_batch_that_is_published_before_the_first_one_is_read_by_the_second(
     assert_exact(queried)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("moment", "batches"), [pytest.param("before", [0], marks=pytest.mark.exhaustive), ("after", [0, 1])]
 )
@@ -160,6 +161,7 @@ def test_a_query_that_was_stopped_until_its_snapshot_expired_is_rebuilt(
     assert_exact(queried)
 
 
+@pytest.mark.exhaustive
 def test_rows_are_not_sent_twice_when_their_snapshot_has_expired(make: Make) -> None:
     queried = make(rows=ROWS)
     queried.put([hit(0)])
@@ -171,6 +173,7 @@ def test_rows_are_not_sent_twice_when_their_snapshot_has_expired(make: Make) -> 
         queried.own()
 
 
+@pytest.mark.exhaustive
 def test_a_batch_that_ran_over_rows_of_a_restored_catalog_is_rebuilt(make: Make, spark: SparkSession) -> None:
     """The snapshot of the queries' table is still on main, that of the batch that runs again is not."""
     queried = make(windows=WINDOWS)

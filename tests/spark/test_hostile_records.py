@@ -115,6 +115,7 @@ PARAMS = [
 ]
 
 
+@pytest.mark.exhaustive
 def test_the_text_of_log_params_is_kept_as_it_came(spark: SparkSession) -> None:
     sent = [WHOLE.replace('"wiki":', f'"log_params": {text}, "wiki":') for text in PARAMS]
     # The last one counts, and a text or another object may hold the name.

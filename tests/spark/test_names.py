@@ -89,6 +89,7 @@ def stream(
     made.stop()
 
 
+@pytest.mark.exhaustive
 def test_odd_names_are_carried_by_every_step(stream: OddStream) -> None:
     spark, spec = stream.spark, stream.spec
     names.check_columns(RECORD.fieldNames(), "test")

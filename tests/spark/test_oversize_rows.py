@@ -155,6 +155,7 @@ def test_an_attempt_that_was_killed_before_and_behind_such_a_row_is_resumed_with
         assert [row["_source_row"] for row in loading.quarantined(source)] == [3, LARGE]
 
 
+@pytest.mark.exhaustive
 def test_what_was_planned_by_other_rules_is_not_sent(loading: Loading) -> None:
     loading.upload("other", loading.lines)
     other = replace(SendingRules.of(TAXI, MAX_MESSAGE_BYTES), declaration="of another schema")

@@ -96,6 +96,7 @@ def drive(services: Services, tmp_path: Path) -> Iterator[Callable[[str], subpro
         process.wait()
 
 
+@pytest.mark.exhaustive
 def test_a_killed_driver_loses_the_progress_of_its_last_seconds_and_no_more(
     services: Services,
     reader: ProgressReader,

@@ -255,6 +255,7 @@ def test_versions_come_while_the_stream_runs_and_one_ends_between_columns_and_ba
     assert orders.columns() == columns
 
 
+@pytest.mark.exhaustive
 def test_a_catalog_that_is_restored_follows_again_and_versions_come_in_any_order(orders: Orders) -> None:
     orders.send_version(1)
     starting = orders.writer()

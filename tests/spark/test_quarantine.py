@@ -94,6 +94,7 @@ def test_rejected_records_are_quarantined_once_with_their_bytes(stream: Stream) 
     assert writer.state.rejected.count == 3
 
 
+@pytest.mark.exhaustive
 def test_what_an_attempt_rejected_that_was_never_published_does_not_count(stream: Stream) -> None:
     """A newer schema accepts the record: it is in the table, and in the table alone."""
     send(stream, b"good", b"bad")
@@ -164,6 +165,7 @@ def rewrites(stream: Stream) -> list[int]:
         return [one.snapshot_id for one in compaction.since(table, None)]
 
 
+@pytest.mark.exhaustive
 def test_of_two_producers_of_a_source_one_quarantines_its_row(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -202,6 +204,7 @@ def test_a_producer_that_was_suspended_for_hours_publishes_nothing_and_the_next_
     assert left not in branches(stream)
 
 
+@pytest.mark.exhaustive
 def test_rows_of_the_producer_in_between_are_kept(stream: Stream) -> None:
     send(stream, b"good", b"bad")
     writer = picky(stream)

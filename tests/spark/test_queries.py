@@ -115,6 +115,7 @@ def test_a_hit_that_is_late_by_exactly_the_watermark_is_kept_apart(make: Make) -
     assert queried.sinks["windows"][0].results == queried.counted("windows")
 
 
+@pytest.mark.exhaustive
 def test_a_hit_dated_20_hours_ahead_makes_no_other_late(make: Make) -> None:
     """In the first batch, which reads the table up to a snapshot, and in one that reads what was added."""
     queried = make(windows=WINDOWS, zipcodes=ZIPCODES)
@@ -166,6 +167,7 @@ def failing(moment: str) -> Callable[[str, int], None]:
     return fail
 
 
+@pytest.mark.exhaustive
 def test_a_query_without_a_checkpoint_is_rebuilt(make: Make) -> None:
     """Late rows count then: there is no watermark before the first batch."""
     queried = make(windows=WINDOWS)
@@ -189,6 +191,7 @@ def test_a_query_without_a_checkpoint_is_rebuilt(make: Make) -> None:
     assert min(sink.versions.values()) >= base
 
 
+@pytest.mark.exhaustive
 def test_a_sink_that_lost_what_it_had_is_filled_again(make: Make) -> None:
     queried = make(windows=WINDOWS)
     (sink, other) = queried.sinks["windows"]

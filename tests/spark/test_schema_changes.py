@@ -254,6 +254,7 @@ def orders(
     yield from made_orders(spark, services, tmp_path, monkeypatch, request.param)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("orders", [("stop", ())], indirect=True)
 def test_a_stream_that_stops_publishes_nothing_of_a_batch_with_a_version_that_it_cannot_follow(
     orders: Orders,
@@ -359,6 +360,7 @@ def test_versions_that_come_in_one_batch_and_in_another_order(orders: Orders) ->
     assert schema_of(systems, name, "A" * 22)(At(0, 0)).startswith("not known: topic ")
 
 
+@pytest.mark.exhaustive
 def test_a_catalog_that_is_restored_follows_again(orders: Orders) -> None:
     """To before the columns came: the running writer's decoder is then the table's again."""
     orders.send_version(1)
@@ -470,6 +472,7 @@ def change_of(orders: Orders, action: Action, **ranges: Any) -> None:
     Change(orders.spark, orders.platform, orders.spec, decoder, plan).run()
 
 
+@pytest.mark.exhaustive
 def test_a_replay_reads_every_version_and_rows_that_stay_are_the_same(orders: Orders) -> None:
     for version in (1, 8, 3):
         orders.send_version(version)
@@ -510,6 +513,7 @@ def test_records_that_were_refused_come_back_once_the_table_follows(orders: Orde
     orders.assert_complete()
 
 
+@pytest.mark.exhaustive
 def test_a_change_fills_columns_that_came_after_its_records_and_while_it_was_made(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -587,6 +591,7 @@ def consumer(services: Services, tmp_path: Path) -> Iterator[Any]:
         process.wait()
 
 
+@pytest.mark.exhaustive
 def test_a_consumer_that_is_killed_between_the_columns_and_their_batch(
     orders: Orders, consumer: Any, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ STORES = {
 }
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     "store",
     [

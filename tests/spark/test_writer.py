@@ -315,6 +315,7 @@ def test_a_record_dated_so_that_spark_could_not_read_it_is_refused_by_the_broker
     stream.assert_exact(1)
 
 
+@pytest.mark.exhaustive
 def test_the_batches_listed_are_those_published_after_crashes_and_a_restored_catalog(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
