@@ -9,14 +9,15 @@ restored catalog. Their rows, as a multiset, are the whole difference of the tab
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from sluice.core.findings import Finding, FindingName
 from sluice.core.messages import summarize
 from sluice.core.offsets.offset_set import OffsetSet
-from sluice.core.offsets.ranges import OffsetRanges
+from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.offsets.verify import EMPTY, FileStats
 
 if TYPE_CHECKING:
@@ -126,28 +127,31 @@ def repeated_findings(table: str, files: Sequence[str]) -> list[Finding]:
 
 @dataclass(frozen=True)
 class BatchFile:
-    """A data file, and the range of its batch by the snapshot's summary."""
+    """A data file, and the snapshot of the batch that added it."""
 
     stats: FileStats
     snapshot_id: int
-    said: OffsetRanges
 
 
-def range_findings(files: Iterable[BatchFile]) -> list[Finding]:
-    """Batches whose summary does not cover the bounds of a file that they added."""
+def range_findings(files: Iterable[BatchFile], said: Callable[[int], OffsetRanges]) -> list[Finding]:
+    """Batches whose summary does not cover the bounds of a file that they added. ``said``: the ranges of a
+    snapshot's summary, asked for once for each: of a topic with many partitions they are large."""
     found = []
-    for file in files:
-        stats, lower, upper = file.stats, file.stats.offset_lower, file.stats.offset_upper
-        partition = stats.partition_lower
-        # The bounds of several partitions' offsets may be of two of them.
-        if partition is None or partition != stats.partition_upper or lower is None or upper is None:
-            continue
-        if not file.said.covers(OffsetRanges.of({partition: [(lower, upper + 1)]})):
-            found.append(
-                Finding(
-                    FindingName.RANGE_WRONG,
-                    f"snapshot {file.snapshot_id} says that it has {file.said}, and its file {stats.path} "
-                    f"has {partition}=[{lower},{upper + 1})",
+    for snapshot_id, of_batch in groupby(sorted(files, key=_snapshot), _snapshot):
+        ranges = said(snapshot_id)
+        for stats in (file.stats for file in of_batch):
+            partition, lower, upper = stats.partition_lower, stats.offset_lower, stats.offset_upper
+            # The bounds of several partitions' offsets may be of two of them.
+            if partition is None or partition != stats.partition_upper or lower is None or upper is None:
+                continue
+            if IntervalSet.of([(lower, upper + 1)]).minus(ranges[partition]):
+                message = (
+                    f"snapshot {snapshot_id} says that it has {ranges.shown()}, and its file {stats.path} "
+                    f"has {partition}=[{lower},{upper + 1})"
                 )
-            )
+                found.append(Finding(FindingName.RANGE_WRONG, message))
     return found
+
+
+def _snapshot(file: BatchFile) -> int:
+    return file.snapshot_id

@@ -221,23 +221,26 @@ class TableContents:
 
         by_summary = table_diff.batch_ranges(table, [one.snapshot_id for one in rest.added])
         # The log says it of batches that have expired, as far as it was asked about them.
-        said = self._files.batches | {
-            number: OffsetRanges.of_batch(text) for number, text in by_summary.items()
-        }
+        batches = by_summary.keys() | self._files.batches.keys()
         added = table_diff.stats_of(table, [one.file for one in rest.added])
         # Only a batch's file is without repetitions for sure: a rewrite's is read, and one with gaps.
         conclusive = [
-            stats.is_conclusive and one.snapshot_id in said
+            stats.is_conclusive and one.snapshot_id in batches
             for one, stats in zip(rest.added, added, strict=True)
         ]
         unknown = [one.file for one, is_known in zip(rest.added, conclusive, strict=True) if not is_known]
         by_metadata = [stats for stats, is_known in zip(added, conclusive, strict=True) if is_known]
         of_batches = [
-            BatchFile(stats, one.snapshot_id, said[one.snapshot_id])
+            BatchFile(stats, one.snapshot_id)
             for one, stats in zip(rest.added, added, strict=True)
-            if one.snapshot_id is not None and one.snapshot_id in said
+            if one.snapshot_id is not None and one.snapshot_id in batches
         ]
-        found += range_findings(of_batches)
+
+        def said(snapshot_id: int) -> OffsetRanges:
+            text = by_summary.get(snapshot_id)
+            return self._files.batches[snapshot_id] if text is None else OffsetRanges.of_batch(text)
+
+        found += range_findings(of_batches, said)
         come = portions.count(table, unknown)
         for stats in by_metadata:
             stats.count(come)

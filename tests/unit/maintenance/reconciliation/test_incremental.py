@@ -195,8 +195,8 @@ def test_an_offset_that_the_quarantine_has_twice_is_found_before_it_is_published
 
 def test_a_summary_that_lies_about_its_range_is_named() -> None:
     def said(text: str) -> list[str]:
-        file = BatchFile(FileStats("a.parquet", 0, 0, 10, 19, 10), 7, OffsetRanges.of_batch(text))
-        return [str(finding) for finding in range_findings([file])]
+        file = BatchFile(FileStats("a.parquet", 0, 0, 10, 19, 10), 7)
+        return [str(finding) for finding in range_findings([file], lambda _: OffsetRanges.of_batch(text))]
 
     assert said('{"0": [10, 20]}') == []
     assert said('{"0": [5, 30]}') == []
@@ -205,3 +205,20 @@ def test_a_summary_that_lies_about_its_range_is_named() -> None:
         "range-wrong: snapshot 7 says that it has 0=[10,19), and its file a.parquet has 0=[10,20)"
     )
     assert said('{"1": [10, 20]}')
+
+
+def test_the_summary_of_a_batch_of_many_files_is_read_once() -> None:
+    batches = {number: {partition: [(number, number + 1)] for partition in range(300)} for number in range(3)}
+    files = [
+        BatchFile(FileStats("a.parquet", partition, partition, number, number, 1), number)
+        for partition in range(300)
+        for number in batches
+    ]
+    asked = Counter[int]()
+
+    def said(snapshot_id: int) -> OffsetRanges:
+        asked[snapshot_id] += 1
+        return OffsetRanges.of(batches[snapshot_id])
+
+    assert range_findings(files, said) == []
+    assert asked == dict.fromkeys(batches, 1)
