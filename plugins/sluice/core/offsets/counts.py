@@ -127,12 +127,12 @@ def add_offsets(counts: Counts[int], offsets: OffsetSet) -> None:
 
 def present_offsets(counts: Counts[int]) -> OffsetRanges:
     """The offsets that are there."""
-    return OffsetRanges({key: ranges for key in counts if (ranges := counts[key].present.ranges())})
+    return OffsetSet({key: counts[key].present for key in counts}).ranges()
 
 
 def repeated_offsets(counts: Counts[int]) -> OffsetRanges:
     """The offsets that are there more than once."""
-    return OffsetRanges({key: ranges for key in counts if (ranges := counts[key].repeated.ranges())})
+    return OffsetSet({key: counts[key].repeated for key in counts}).ranges()
 
 
 def counts_to_json(counts: Counts[int]) -> Document:

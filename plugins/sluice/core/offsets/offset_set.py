@@ -84,6 +84,10 @@ class OffsetSet:
             for pair in bitmap.pairs():
                 yield partition, pair
 
+    def ranges(self) -> OffsetRanges:
+        """All of them as ranges. Takes memory for each range."""
+        return OffsetRanges({key: bitmap.ranges() for key, bitmap in self.partitions.items()})
+
     @property
     def range_count(self) -> int:
         """Number of the ranges that they are."""

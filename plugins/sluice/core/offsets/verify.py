@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
@@ -140,51 +139,36 @@ def verify(
 
     ``offsets``: those of the files that :func:`needs_read` named, counted; a file that needs a read and got
     none counts as a gap. ``quarantined`` offsets count as found once, the ``repeated`` ones of them as
-    duplicates. ``allow_outside``: offsets outside
-    ``expected`` belong to other loads, so they are not unexpected.
+    duplicates. ``allow_outside``: offsets outside ``expected`` belong to other loads, so they are not
+    unexpected. Takes memory for ranges only of what is wrong.
     """
-    runs: dict[int, list[tuple[int, int]]] = {}
+    # Not at the top: the DAG processor imports this module.
+    from sluice.core.offsets.counts import Counts, repeated_offsets
+    from sluice.core.offsets.offset_set import OffsetSet
+
+    counted = Counts[int]()
     for rejected in (quarantined, repeated):
         for partition, ranges in rejected.partitions.items():
-            runs.setdefault(partition, []).extend(ranges)
+            counted.at(partition).add_ranges(ranges)
     for file in files:
         if file.is_conclusive:
-            assert file.partition_lower is not None
-            runs.setdefault(file.partition_lower, []).extend(file.offsets)
+            file.count(counted)
     if offsets is not None:
-        for partition in offsets:
-            counted = offsets[partition]
-            # One that is there more than once twice, so that it shows.
-            for found in (counted.present, counted.repeated):
-                runs.setdefault(partition, []).extend(found.ranges())
+        counted.add_counts(offsets)
 
-    covered = {partition: _cover(pairs) for partition, pairs in sorted(runs.items())}
-    present = OffsetRanges({partition: once for partition, (once, _) in covered.items() if once})
-    duplicates = OffsetRanges({partition: twice for partition, (_, twice) in covered.items() if twice})
-    gaps, unexpected = expected.minus(present), present.minus(expected)
+    found = OffsetSet({partition: counted[partition].present for partition in counted})
+    wanted = OffsetSet.of(expected)
+    gaps, unexpected = wanted.minus(found).ranges(), EMPTY
+    duplicates = repeated_offsets(counted)
     if allow_outside:
-        duplicates, unexpected = duplicates.intersect(expected), EMPTY
+        duplicates = duplicates.intersect(expected)
+    else:
+        unexpected = found.minus(wanted).ranges()
     failures = (
         (gaps, VerificationStatus.GAPS),
         (duplicates, VerificationStatus.DUPLICATES),
         (unexpected, VerificationStatus.UNEXPECTED),
     )
-    status = next((status for found, status in failures if found), VerificationStatus.PASSED)
-    return OffsetVerification(
-        status, expected.count, present.intersect(expected).count, gaps, duplicates, unexpected
-    )
-
-
-def _cover(pairs: Iterable[tuple[int, int]]) -> tuple[IntervalSet, IntervalSet]:
-    """The values in any of the pairs, and those in more than one (a sweep over their edges)."""
-    pairs = list(pairs)
-    edges: dict[int, int] = {}
-    for start, until in pairs:
-        edges[start] = edges.get(start, 0) + 1
-        edges[until] = edges.get(until, 0) - 1
-    depth, twice = 0, []
-    for edge, after in pairwise(sorted(edges)):
-        depth += edges[edge]
-        if depth > 1:
-            twice.append((edge, after))
-    return IntervalSet.of(pairs), IntervalSet.of(twice)
+    status = next((status for named, status in failures if named), VerificationStatus.PASSED)
+    count = found.intersect(wanted).count
+    return OffsetVerification(status, expected.count, count, gaps, duplicates, unexpected)
