@@ -19,6 +19,7 @@ from local.setup import bootstrap, build, lock
 from local.setup.cache import (
     Artifact,
     cleanup,
+    discard,
     environment,
     jars,
     locked,
@@ -87,9 +88,13 @@ def _work() -> Path:
 def _ensure_all(java_home: Path, board: ProgressDisplay, parts: list[str]) -> None:
     def python_then_jars() -> None:
         # In this order: PySpark contains Ivy, which fetches the jars; the archive is made of both.
-        _ensure_environment(board)
+        is_other = _ensure_environment(board)
         for name in ("spark", "kafka"):
-            _ensure(jars(name), f"{name} jars", partial(build.make_jar_set, name, java_home), board)
+            is_made = _ensure(jars(name), f"{name} jars", partial(build.make_jar_set, name, java_home), board)
+            is_other |= is_made and name == "spark"
+        if is_other:
+            # A JVM takes no archive of the same jars with other times.
+            discard(spark_classes(java_home).path)
         make_archive = partial(build.make_class_archive, java_home)
         _ensure(spark_classes(java_home), "archive of Spark's classes", make_archive, board)
 
@@ -121,9 +126,9 @@ def _ensure_all(java_home: Path, board: ProgressDisplay, parts: list[str]) -> No
             raise
 
 
-def _ensure_environment(board: ProgressDisplay) -> None:
+def _ensure_environment(board: ProgressDisplay) -> bool:
     title = "Python environment (Airflow, Spark, PyIceberg …)"
-    _ensure(environment(), title, build.make_python_environment, board, in_place=True)
+    return _ensure(environment(), title, build.make_python_environment, board, in_place=True)
 
 
 def _ensure(
@@ -132,11 +137,13 @@ def _ensure(
     make: Callable[[Path, Path, Step], None],
     board: ProgressDisplay,
     in_place: bool = False,
-) -> None:
+) -> bool:
+    """Whether it was made."""
     if artifact.damage() is None:
-        return
+        return False
     with board.step(title) as step:
         artifact.ensure(lambda folder: make(folder, _work(), step), board.say, in_place)
+    return True
 
 
 def _interrupted() -> str:
