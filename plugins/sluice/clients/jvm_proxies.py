@@ -8,6 +8,7 @@ clients do. So the JVM is told what those go by. Brokers and databases are never
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -15,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies
 
 from sluice.clients.proxies import ProxyUnusable, of_aws, proxy_of, unusable
+from sluice.clients.s3.login.java import is_chain_alone
 from sluice.config.platform_sections import glue
 from sluice.config.platform_sections.catalog import REST
 from sluice.config.platform_sections.glue import GLUE
@@ -118,6 +120,9 @@ def _ends(platform: Platform) -> Iterator[tuple[str, str]]:
     if kafka.sasl_mechanism == AWS_MSK_IAM and kafka.aws_role_arn:
         yield _AWS, of_aws("sts", kafka.aws_region)
     yield _AWS, s3.endpoint or of_aws("s3", s3.region)
+    if is_chain_alone(s3) and os.environ.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
+        # By executors, which do not have this process's credentials.
+        yield _AWS, of_aws("sts", s3.region)
     if catalog.type == GLUE:
         yield _AWS, glue.address(catalog)
     if catalog.type == REST:

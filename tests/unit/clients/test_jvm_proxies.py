@@ -156,3 +156,19 @@ def test_a_host_that_is_asked_in_two_ways_is_refused(monkeypatch: pytest.MonkeyP
     here = S3("key", "secret", "http://idp.test:9000", path_style=True)
     with raising(ProxyUnusable, "goes by hosts", "idp.test"):
         told(monkeypatch, {"HTTPS_PROXY": PROXY}, s3=here)
+
+
+def test_executors_ask_for_roles_of_a_web_identity_as_python_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 is reached directly, as by an endpoint of the network, and AWS STS through the proxy alone."""
+    none = Kafka("127.0.0.1:9092")
+    variables = {"HTTPS_PROXY": PROXY, "NO_PROXY": "s3.eu-central-1.amazonaws.com"}
+    direct = f"{LOOPBACK}|s3.eu-central-1.amazonaws.com|*.s3.eu-central-1.amazonaws.com"
+    assert told(monkeypatch, variables, kafka=none).system == {"http.nonProxyHosts": direct}
+    monkeypatch.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", "/token")
+    assert told(monkeypatch, variables, kafka=none).system == {
+        "http.nonProxyHosts": direct,
+        "http.proxyHost": "proxy.test",
+        "http.proxyPort": "3128",
+    }
+    keys = S3("key", "secret", region="eu-central-1")
+    assert told(monkeypatch, variables, kafka=none, s3=keys).system == {"http.nonProxyHosts": direct}
