@@ -1,7 +1,7 @@
-"""Airflow's own database, which no task may reach: prepared before Airflow starts, and cleaned once a day.
+"""Airflow's own database, which no task may reach: the pool of tasks in it, and its cleaning once a day.
 
-``python -m sluice.airflow.database prepare`` migrates it and makes the pool of tasks; ``clean`` stays and
-deletes what is older than the horizon, once a day; ``clean --once`` does it now.
+``python -m sluice.airflow.database scheduler`` makes the pool and becomes Airflow's scheduler; ``clean``
+stays and deletes what is older than the horizon, once a day; ``clean --once`` does it now.
 """
 
 from __future__ import annotations
@@ -32,13 +32,16 @@ FIRST, EVERY = timedelta(minutes=15), timedelta(days=1)
 POOL = "Everything but supervision, for which a slot is left free"
 
 
-def preparing(environ: Mapping[str, str]) -> list[list[str]]:
-    """Arguments of ``airflow``, for each command in turn. Raises ConfigError."""
-    commands = [["db", "migrate"]]
+def scheduling(environ: Mapping[str, str], options: Sequence[str]) -> list[list[str]]:
+    """Arguments of ``airflow``, for each command in turn; ``options``: the scheduler's. Raises ConfigError.
+
+    The pool at each start: a person may have deleted it, and a restored database may lack it.
+    """
+    commands = []
     if text := environ.get(work_pool.VARIABLE):
         name, slots = work_pool.parse(text)
         commands.append(["pools", "set", name, str(slots), POOL])
-    return commands
+    return [*commands, ["scheduler", *options]]
 
 
 def cleaning(environ: Mapping[str, str], now: datetime) -> list[str]:
@@ -88,8 +91,8 @@ def clean_daily(
 def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> int:
     try:
         match list(arguments):
-            case ["prepare"]:
-                run_airflow(preparing(environ))
+            case ["scheduler", *options]:
+                run_airflow(scheduling(environ, options))
             case ["clean", "--once"]:
                 clean(environ)
             case ["clean"]:
@@ -97,7 +100,7 @@ def main(arguments: Sequence[str], environ: Mapping[str, str] = os.environ) -> i
                 days(environ)
                 clean_daily(lambda: clean(environ))
             case _:
-                return _failed("the arguments are prepare, clean, or clean --once")
+                return _failed("the arguments are scheduler, clean, or clean --once")
     except ConfigError as error:
         return _failed(with_code(error.code, error))
     except subprocess.CalledProcessError as error:

@@ -1,4 +1,4 @@
-"""Airflow's own commands on a database of its own: it is migrated, has the pool, and keeps what is young."""
+"""Airflow's own commands on a database of its own: it gets the pool, and keeps what is young."""
 
 from __future__ import annotations
 
@@ -28,11 +28,14 @@ class Airflow:
             "AIRFLOW_HOME": str(folder),
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.file}",
             work_pool.VARIABLE: "sluice_work:3",
+            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         }
 
-    def run(self, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, *words: str, module: str = "sluice.airflow.database", **environ: str
+    ) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "sluice.airflow.database", *words],
+            [sys.executable, "-m", module, *words],
             env=self.environ | environ,
             capture_output=True,
             text=True,
@@ -56,17 +59,28 @@ class Airflow:
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Airflow:
     made = Airflow(tmp_path_factory.mktemp("airflow"))
-    done = made.run("prepare")
+    done = made.run("db", "migrate", module="airflow")
     assert done.returncode == 0, done.stderr[-2000:]
     return made
 
 
-def test_the_pool_exists_and_has_the_size_that_is_declared(airflow: Airflow) -> None:
-    pools = "select pool, slots, include_deferred from slot_pool where pool = 'sluice_work'"
-    assert airflow.rows(pools) == [("sluice_work", 3, 0)]
-    done = airflow.run("prepare", SLUICE_WORK_POOL="sluice_work:7")
-    assert done.returncode == 0, done.stderr[-2000:]
-    assert airflow.rows(pools) == [("sluice_work", 7, 0)]
+def test_a_scheduler_makes_the_pool_at_each_start(airflow: Airflow) -> None:
+    """A person may have deleted it, and a restored database may lack it: its tasks would never run."""
+    for slots in (3, 7):
+        airflow.rows("delete from slot_pool where pool = 'sluice_work'")
+        options = ("--skip-serve-logs", "--num-runs", "1")
+        done = airflow.run("scheduler", *options, SLUICE_WORK_POOL=f"sluice_work:{slots}")
+        assert done.returncode == 0, done.stderr[-2000:]
+        pools = "select slots, include_deferred from slot_pool where pool = 'sluice_work'"
+        assert airflow.rows(pools) == [(slots, 0)]
+        # It also became the scheduler.
+        (last,) = airflow.rows("select job_type, state from job order by id desc limit 1")
+        assert last == ("SchedulerJob", "success")
+
+
+def test_a_pool_that_cannot_be_read_ends_the_scheduler(airflow: Airflow) -> None:
+    done = airflow.run("scheduler", SLUICE_WORK_POOL="sluice_work")
+    assert (done.returncode, "SLU-101 SLUICE_WORK_POOL is 'sluice_work'" in done.stderr) == (1, True)
 
 
 def test_what_is_old_is_deleted_and_what_is_young_or_a_dags_stays(airflow: Airflow) -> None:
