@@ -20,6 +20,7 @@ class Stamp(NamedTuple):
     """What of a file changes with its content."""
 
     path: str
+    """As it was asked for."""
     number: int = 0
     """Its inode: another one for a file that replaced it."""
     modified: int = 0

@@ -188,7 +188,7 @@ def test_a_run_id_of_a_run_that_airflow_deleted_compacts_no_date_of_then(world: 
     world.compact()
     with raising(AirflowFailException, "SLU-306", "run id 'r'", "another run id"):
         world.compact(at=datetime.now(UTC) + timedelta(days=31), kind="manual")
-    # Of a schedule: a task that is cleared.
+    # A cleared task of a scheduled run.
     world.compact(at=datetime.now(UTC) + timedelta(days=31))
     assert len(world.submitted) == 2
 
