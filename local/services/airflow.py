@@ -20,10 +20,11 @@ from sluice.config.postgresql import DISABLE
 from sluice.config.reading.urls import is_loopback
 
 USER = "operator"
+_SCHEDULER = "airflow-scheduler"
 # Program → arguments of `airflow`, and the component's name in the health response.
 COMPONENTS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "airflow-api-server": (("api-server",), "metadatabase"),
-    "airflow-scheduler": (("scheduler", "--skip-serve-logs"), "scheduler"),
+    _SCHEDULER: (("scheduler", "--skip-serve-logs"), "scheduler"),
     "airflow-dag-processor": (("dag-processor",), "dag_processor"),
     "airflow-triggerer": (("triggerer", "--skip-serve-logs"), "triggerer"),
 }
@@ -165,6 +166,8 @@ def programs(context: Context) -> list[Program]:
     commands: dict[str, tuple[str | Path, ...]] = {
         name: (command, *arguments) for name, (arguments, _) in COMPONENTS.items()
     }
+    # It makes the pool of tasks first.
+    commands[_SCHEDULER] = (context.python, "-m", _DATABASE, *COMPONENTS[_SCHEDULER][0])
     commands[CLEANUP] = (context.python, "-m", _DATABASE, "clean")
     return [
         Program(name, with_parent(*words), common, priority=60, directory=context.home.root)
@@ -173,14 +176,13 @@ def programs(context: Context) -> list[Program]:
 
 
 def prepare(context: Context, step: Step) -> None:
-    """Migrate Airflow's database, and make the pool of its tasks: once per version and size. Raises
-    UsageError if that fails."""
-    variables = environment(context)
-    version = f"{context.secrets['install']} {context.python_env.name} {variables[work_pool.VARIABLE]}"
+    """Migrate Airflow's database, once per version. Raises UsageError if that fails."""
+    version = f"{context.secrets['install']} {context.python_env.name}"
     if context.home.state().get("airflow_migrated") == version:
         return
     log = context.home.logs / "airflow-migrate.log"
-    shell.run([context.python, "-m", _DATABASE, "prepare"], step, log, variables)
+    command = context.python_env / "bin" / "airflow"
+    shell.run([command, "db", "migrate"], step, log, environment(context))
     context.home.remember(airflow_migrated=version)
 
 

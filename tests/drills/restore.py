@@ -13,7 +13,7 @@ from sluice.clients.polling import wait_for
 from tests.support.processes import process_tree, resume_all
 from tests.support.stream import GOING, StreamUnderTest
 
-_ORPHANS = ("airflow worker", "airflow scheduler", "airflow triggerer")
+_ORPHANS = ("airflow worker", "sluice.airflow.database scheduler", "airflow triggerer")
 SERVICES_SECONDS = 180.0
 
 

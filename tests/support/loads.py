@@ -131,7 +131,7 @@ class Loads:
             else:
                 self.commit([(source["source_id"], row) for row in range(rows)])
 
-    def produce(self, run: str, **params: Any) -> dict[str, Any]:
+    def produce(self, run: str, dag_run: Any = None, **params: Any) -> dict[str, Any]:
         operator = ProduceOperator(task_id="produce", stream="nyc_taxi")
         operator.__dict__ |= {
             "tables": NewTables(),
@@ -139,7 +139,8 @@ class Loads:
             "ledger": self.ledger,
             "submit": self._send,
         }
-        return operator.execute(given(run_id=run, params={"source_prefix": "nyc_taxi/", **params}))
+        asked = {"source_prefix": "nyc_taxi/", **params}
+        return operator.execute(given(run_id=run, params=asked, dag_run=dag_run))
 
     def validate(self, run: str, **params: Any) -> dict[str, Any]:
         operator = ValidateRows(task_id="validate", stream="nyc_taxi")

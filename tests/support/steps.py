@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk.exceptions import TaskDeferred
@@ -45,6 +47,11 @@ def new_tables(lake: Any) -> Any:
 def given(**values: Any) -> Context:
     """A task's context, of which a step needs these."""
     return cast("Context", values)
+
+
+def triggered(days: float, kind: str = "manual") -> Any:
+    """A run of Airflow that was triggered so many days from now."""
+    return SimpleNamespace(run_type=kind, run_after=datetime.now(UTC) + timedelta(days=days))
 
 
 class ValidateRows(ValidateOperator):

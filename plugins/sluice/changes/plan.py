@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sluice.changes import loads, records
@@ -15,6 +16,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import SHOWN
+from sluice.ledger import run_documents
 from sluice.ledger.keys import change_key, now, run_key
 from sluice.loads.verification.checks import LoadFiles, check_offsets
 
@@ -37,12 +39,13 @@ def plan_change(
     run_id: str,
     params: Mapping[str, Any],
     settle: Callable[[], bool],
+    triggered: datetime | None = None,
 ) -> Document:
     """The run's plan with what it counts, pinned by its first attempt. Changes nothing.
 
-    ``settle`` waits until the quarantine has what the stream rejected, and says whether it does. Raises
-    Refused or Missing with the reason and the fix, Unreachable without such a quarantine; also Refused if the
-    change was published, and undone since, or its plan lost.
+    ``settle`` waits until the quarantine has what the stream rejected, and says whether it does.
+    ``triggered``: by a person, and when. Raises Refused or Missing with the reason and the fix, Unreachable
+    without such a quarantine; also Refused if the change was published, and undone since, or its plan lost.
     """
     is_pinned = ledger.get(run_key(run_id, "change")) is not None
 
@@ -68,7 +71,7 @@ def plan_change(
         counted = _count(systems.lake, spec, plan)
         return {**plan.to_document(), "counted": counted, "metadata": _metadata(systems.lake, spec)}
 
-    document = pin(ledger, run_id, params, create)
+    document = pin(ledger, run_id, params, create, triggered)
     if is_pinned:
         _check_not_undone(systems, spec, run_id, ChangePlan.from_document(document))
     return document
@@ -96,10 +99,19 @@ def plan_action(stream: PlannedStream, params: Mapping[str, Any]) -> ChangePlan:
     raise refused(f"action {params['action']!r} is not known", "choose another")
 
 
-def pin(ledger: Ledger, run_id: str, params: Mapping[str, Any], create: Callable[[], Document]) -> Document:
-    """The run's plan in the ledger, or a new one. Raises Refused if it was made for other params."""
+def pin(
+    ledger: Ledger,
+    run_id: str,
+    params: Mapping[str, Any],
+    create: Callable[[], Document],
+    triggered: datetime | None = None,
+) -> Document:
+    """The run's plan in the ledger, or a new one. Raises Refused if it was made for other params, or long
+    before a person ``triggered`` the run."""
     asked = {name: value for name, value in sorted(params.items()) if value not in (None, "", [])}
-    plan = ledger.pin(run_key(run_id, "change"), lambda: {**create(), "params": asked, "at": now()})
+    plan = run_documents.pin(
+        ledger, run_id, "change", lambda: {**create(), "params": asked, "at": now()}, triggered
+    )
     # Each attempt: one may have ended before it.
     ledger.pin(change_key(change_id(run_id)), lambda: {"run_id": run_id})
     if plan["params"] != asked:

@@ -121,7 +121,7 @@ def _load(name: str, environ: Mapping[str, str]) -> StreamSpec:
 
 
 def _is_settled(stamp: Iterable[Stamp]) -> bool:
-    newest = max((changed for _, _, changed, _ in stamp), default=0)
+    newest = max((max(one.modified, one.changed) for one in stamp), default=0)
     return time.time_ns() - newest > SETTLED_SECONDS * 1e9
 
 

@@ -1,7 +1,8 @@
 """The pool of Airflow in which everything runs but supervision, so that a restart finds a slot at once.
 
 Priorities decide who is next; where every slot has a task of two hours, no one is. So the pool is smaller
-than the number of tasks that run at once. A task of a pool that does not exist never runs: it is made before.
+than the number of tasks that run at once. A task of a pool that does not exist never runs: the
+scheduler makes it when it starts.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 
 from sluice.config.reading.toml import ConfigError
 
-# ``<name>:<slots>``: the DAG processor reads the name, who prepares Airflow's database both.
+# ``<name>:<slots>``: the DAG processor reads the name, who starts the scheduler both.
 VARIABLE = "SLUICE_WORK_POOL"
 NAME = "sluice_work"
 # Airflow's own, where none is declared.

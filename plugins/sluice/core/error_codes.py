@@ -72,7 +72,7 @@ class ErrorCode(StrEnum):
     INVALID_HEADER = "SLU-303", "Invalid header line"
     SOURCE_TOPIC_CHANGED = "SLU-304", "Topic changed since the load was planned"
     NO_EVENTS = "SLU-305", "No events in time"
-    RUN_ID_REUSED = "SLU-306", "Run id has a plan for other params"
+    RUN_ID_REUSED = "SLU-306", "Run id has an earlier plan"
     OFFSETS_NOT_THERE = "SLU-307", "Offsets are not on the topic"
     RULES_CHANGED = "SLU-308", "Load was planned by other rules"
     POSITION_UNKNOWN = "SLU-309", "Position of the feed is unknown"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
+from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.ledger.keys import change_key, load_id_of, load_ids_prefix, load_of, run_key
@@ -23,6 +24,33 @@ _AGAIN = re.compile(r"-\d+(-\d+)?\.json")
 _NUMBER = re.compile(r"\d{6}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = datetime.min.replace(tzinfo=UTC)
+# No two clocks differ by more, and Airflow deletes no run so soon.
+EARLIER = timedelta(days=1)
+
+
+def pin(
+    ledger: Ledger,
+    run_id: str,
+    name: str,
+    create: Callable[[], Document],
+    triggered: datetime | None = None,
+) -> Document:
+    """The run's document, written now if there is none. ``triggered``: when a person triggered the run,
+    aware; None of other runs.
+
+    Raises Refused if it was written more than EARLIER before: by a run with the same id, which Airflow has
+    deleted since. Its results would pass for those of this run, which would do nothing.
+    """
+    document = ledger.pin(run_key(run_id, name), create)
+    if triggered is not None and triggered - _written_at(document, triggered) > EARLIER:
+        raise Refused(
+            f"run id {run_id!r} has a plan of {document['at']} ({ledger.uri(run_key(run_id, name))}), and "
+            f"this run was triggered at {triggered.isoformat(timespec='seconds')}: the plan is an earlier "
+            "run's, which Airflow has deleted. A run id keeps its plan; nothing was done. Fix: trigger a run "
+            "with another run id",
+            ErrorCode.RUN_ID_REUSED,
+        )
+    return document
 
 
 def newest_load(ledger: Ledger, run_id: str) -> str | None:
@@ -113,5 +141,5 @@ def names(ledger: Ledger, run_id: str) -> Iterator[tuple[str, str]]:
             yield unquote(found[1]), found[2]
 
 
-def _written_at(document: Document) -> datetime:
-    return datetime.fromisoformat(document["at"]) if "at" in document else _FIRST
+def _written_at(document: Document, default: datetime = _FIRST) -> datetime:
+    return datetime.fromisoformat(document["at"]) if "at" in document else default

@@ -20,6 +20,7 @@ from sluice.core.messages import aligned
 from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.rewrites import Rewrites, is_of_change, verified_document
 from sluice.core.tables.storage import KEEP_REWRITES
+from sluice.ledger import run_documents
 from sluice.ledger.keys import run_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.loads.heads import head_of
@@ -35,10 +36,17 @@ log = logging.getLogger(__name__)
 
 
 def pin_compaction(
-    lake: Lake, spec: StreamSpec, ledger: Ledger, run_id: str, given: str | None, at: datetime
+    lake: Lake,
+    spec: StreamSpec,
+    ledger: Ledger,
+    run_id: str,
+    given: str | None,
+    at: datetime,
+    triggered: datetime | None = None,
 ) -> Document:
     """The run's date and the newest snapshots, pinned by its first attempt. ``given``, ``at``: as of
-    :func:`closed_before`. Raises Refused if the run was pinned with another date."""
+    :func:`closed_before`. Raises Refused if the run was pinned with another date, or long before a person
+    ``triggered`` it."""
 
     def create() -> Document:
         before = closed_before(given, at)
@@ -50,7 +58,7 @@ def pin_compaction(
             "at": datetime.now(UTC).isoformat(),
         }
 
-    pinned = ledger.pin(run_key(run_id, "compaction"), create)
+    pinned = run_documents.pin(ledger, run_id, "compaction", create, triggered)
     if given and closed_before(given, at).isoformat() != pinned["before"]:
         raise Refused(
             f"run id {run_id!r} compacts the dates before {pinned['before']}, and compact_before is "

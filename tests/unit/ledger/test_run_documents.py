@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+
 import pytest
 
+from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.ledger import run_documents
 from sluice.ledger.documents import Ledger
@@ -31,6 +34,33 @@ def test_of_a_proof_that_was_written_again_the_newest() -> None:
     assert (key, document["by"]) == (run_key(RUN, "proof-77"), "proof-77")
     put(made, RUN, "change-proof-5-1", at="2026-01-01T00:00:09+00:00")
     assert (run_documents.newest(made, RUN, "change-proof") or ("",))[0] == run_key(RUN, "change-proof-5-1")
+
+
+@pytest.mark.parametrize(
+    ("written", "triggered", "is_own"),
+    [
+        # Not by a person; and before a plan could have been written.
+        ("2026-01-01T00:00:00+00:00", None, True),
+        ("2026-01-01T00:00:09+00:00", "2026-01-01T00:00:00+00:00", True),
+        # Clocks differ; a document of an earlier version may have no time.
+        ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:00+00:00", True),
+        (None, "2026-01-31T00:00:00+00:00", True),
+        ("2026-01-01T00:00:00+00:00", "2026-01-02T00:00:01+00:00", False),
+        ("2026-01-01T00:00:00+00:00", "2026-01-31T02:00:00+02:00", False),
+    ],
+)
+def test_a_plan_long_before_the_run_was_triggered_is_not_its_own(
+    written: str | None, triggered: str | None, is_own: bool
+) -> None:
+    made, at = ledger("nyc_taxi"), datetime.fromisoformat(triggered) if triggered else None
+    document = {"by": "plan", **({"at": written} if written else {})}
+    assert run_documents.pin(made, RUN, "plan", lambda: document) == document
+    if is_own:
+        assert run_documents.pin(made, RUN, "plan", dict, at) == document
+        return
+    with raising(Refused, RUN, "plan of 2026-01-01T00:00:00", "plan.json", "another run id") as failure:
+        run_documents.pin(made, RUN, "plan", dict, at)
+    assert failure.value.code is ErrorCode.RUN_ID_REUSED
 
 
 def test_what_is_added_again_is_beside_it_and_the_latest_is_the_newest() -> None:

@@ -1,4 +1,4 @@
-"""`local/run airflow`: Airflow's own command line with the stack's environment."""
+"""`local/run airflow`: Airflow's own command line with the stack's environment; what starts the scheduler."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
-from local.base import UsageError
+from local.base import REPO, UsageError
 from local.commands.stack import run_airflow
+from local.runtime.context import Context
 from local.services import airflow
+from sluice.config import work_pool
 from tests.support.raising import raising
 
 
@@ -34,3 +37,13 @@ def test_it_has_the_stacks_environment_and_gives_the_exit_code(
 def test_without_a_stack_it_says_so(tmp_path: Path) -> None:
     with raising(UsageError, "the stack does not run", "make up"):
         run_airflow(stack(tmp_path, is_running=False), ["dags", "list"])
+
+
+def test_schedulers_make_the_pool_of_tasks_at_each_start(context: Context) -> None:
+    command = ["-m", "sluice.airflow.database", "scheduler"]
+    (scheduler,) = (one for one in airflow.programs(context) if one.name == "airflow-scheduler")
+    words = list(map(str, scheduler.command))
+    assert words[words.index("-m") : words.index("-m") + 3] == command
+    chart = yaml.safe_load((REPO / "k8s" / "helm" / "airflow-values.yaml").read_text())
+    assert chart["scheduler"]["args"] == ["python", *command]
+    assert {"name": work_pool.VARIABLE, "value": "sluice_work:28"} in chart["env"]

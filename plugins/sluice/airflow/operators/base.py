@@ -34,6 +34,13 @@ if TYPE_CHECKING:
 BACKSTOP = timedelta(minutes=5)
 
 
+def triggered_at(context: Context) -> datetime | None:
+    """When a person triggered the run; None of a run of a schedule, a backfill or an asset. A cleared run
+    keeps it."""
+    run = context.get("dag_run")
+    return run.run_after if run is not None and getattr(run, "run_type", None) == "manual" else None
+
+
 class WaitMixin:
     """Makes a task that waits in the triggerer say what to do if its trigger did not end the wait."""
 

@@ -7,14 +7,28 @@ import stat
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 from sluice.config.reading.toml import ConfigError
 from sluice.config.reading.values import shown_path
 
 # A declaration's longest file: more is a mistake, and would be read by every process.
 MAX_BYTES = 1 << 20
-# What of a file changes with its content: path, number, change in ns and bytes.
-Stamp = tuple[str, int, int, int]
+
+
+class Stamp(NamedTuple):
+    """What of a file changes with its content."""
+
+    path: str
+    """As it was asked for."""
+    number: int = 0
+    """Its inode: another one for a file that replaced it."""
+    modified: int = 0
+    """In ns since 1970: copies and checkouts may keep it."""
+    changed: int = 0
+    """In ns since 1970: no program can keep it, but not every file system has it."""
+    size: int = 0
+    """In bytes."""
 
 
 def declared_text(path: Path) -> str:
@@ -54,8 +68,8 @@ def stamp_of(path: str) -> Stamp:
     try:
         found = os.stat(path)  # noqa: PTH116 - a text
     except (OSError, ValueError):
-        return path, 0, 0, 0
-    return path, found.st_ino, found.st_mtime_ns, found.st_size
+        return Stamp(path)
+    return Stamp(path, found.st_ino, found.st_mtime_ns, found.st_ctime_ns, found.st_size)
 
 
 def read(variable: str, name: str, needed: str, environ: Mapping[str, str] | None = None) -> tuple[str, str]:

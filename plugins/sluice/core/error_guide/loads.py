@@ -33,13 +33,13 @@ ERRORS = {
         "unavailable](operating.md#source-unavailable); then clear `produce`",
     ),
     ErrorCode.RUN_ID_REUSED: ErrorGuide(
-        cause="A run was deleted and triggered again under its run id with other values of the form; or a "
-        "run of a change was cleared, and a later change has undone what it did, or its change is "
-        "published and the ledger has lost its plan. A run id keeps its plan, so the new values would not "
-        "be loaded; nothing was sent. The text has each param with both values. Limits "
-        "(`max_quarantined_percent`, `publish_timeout_minutes`) are not compared",
-        fix="trigger a run with another run id; to repeat the old load, trigger it with the values of the "
-        "plan",
+        cause="A run was deleted and triggered again under its run id, with other values of the form, or "
+        "more than a day after its plan, as Airflow's [cleaning](operating.md#airflows-database) allows "
+        "after 30 days; or a run of a change was cleared, and a later change has undone what it did, or its "
+        "change is published and the ledger has lost its plan. A run id keeps its plan, so what is asked "
+        "for now would not be loaded; nothing was sent. The text has the plan's date, or each param with "
+        "both values. Limits (`max_quarantined_percent`, `publish_timeout_minutes`) are not compared",
+        fix="trigger a run with another run id",
     ),
     ErrorCode.OFFSETS_NOT_THERE: ErrorGuide(
         cause="Records that a range names were deleted by retention, or are not written yet, or the topic "

@@ -286,7 +286,8 @@ ERRORS = {
     ErrorCode.CONNECTION_FINDING: ErrorGuide(
         cause="An end of a platform file does not answer, refuses the login or a right, or has another "
         "clock; or a certificate or token has ended or is about to: it has less than a third of its time "
-        "left, and less than two weeks",
+        "left, and less than two weeks; or the [cleaning](operating.md#airflows-database) of Airflow's "
+        "database failed three times in a row",
         fix="do what each line of the task's log, or of `sluice check-connections`, says "
         "([how to read it](operating.md#check-the-connections))",
     ),

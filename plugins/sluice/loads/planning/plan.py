@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from sluice.config.stream import PRODUCE
@@ -15,6 +16,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
+from sluice.ledger import run_documents
 from sluice.ledger.keys import now, planned_key, produced_key, run_key
 from sluice.loads import sources
 from sluice.loads.heads import heads_document
@@ -60,17 +62,23 @@ class LoadPlanner:
         return cls(ledger, systems.kafka, spec.topic.name, defaults, heads, rules)
 
     def pin(
-        self, run_id: str, params: Mapping[str, Any], select: Callable[[Document], list[Document]]
+        self,
+        run_id: str,
+        params: Mapping[str, Any],
+        select: Callable[[Document], list[Document]],
+        triggered: datetime | None = None,
     ) -> Document:
         """The run's plan in the ledger, or a new one of ``select(params in their normal form)``.
 
         ``select`` leaves out verified sources (``loads.known.verified.without_verified``); the plan
-        names their number. Raises Refused if the plan was made for other params: the run id belonged to a run
-        that was deleted, and its plan would pass without loading what is requested now. Errors of ``select``
-        are passed on.
+        names their number. Raises Refused if the plan was made for other params, or long before a person
+        ``triggered`` the run: the run id belonged to a run that was deleted, and its plan would pass without
+        loading what is requested now. Errors of ``select`` are passed on.
         """
         requested = _normalise(params, self.defaults)
-        plan = self.ledger.pin(run_key(run_id, "plan"), lambda: self._plan(run_id, requested, select))
+        plan = run_documents.pin(
+            self.ledger, run_id, "plan", lambda: self._plan(run_id, requested, select), triggered
+        )
         # Also a concurrent first attempt's.
         self._check_params(plan, requested, run_id)
         return plan

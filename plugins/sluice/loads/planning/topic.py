@@ -46,13 +46,20 @@ class TopicPlanner:
     ledger: Ledger
     defaults: Mapping[str, Any]
 
-    def pin(self, run_id: str, params: Mapping[str, Any], interval: Interval | None = None) -> Document:
+    def pin(
+        self,
+        run_id: str,
+        params: Mapping[str, Any],
+        interval: Interval | None = None,
+        triggered: datetime | None = None,
+    ) -> Document:
         """The run's plan, and beside it what the other steps of a load need: its offsets as produced, and
         the baseline of its audit. ``interval``: aware; None for what came since the last verified load.
+        ``triggered``: by a person, and when.
 
-        Raises Refused for an interval that is not over or reaches back behind the stream's start, for a time
-        before the last verified load's end, and for a topic that is not the table's; Unreachable without a
-        position of the table.
+        Raises Refused as :meth:`LoadPlanner.pin`, for an interval that is not over or reaches back behind the
+        stream's start, for a time before the last verified load's end, and for a topic that is not the
+        table's; Unreachable without a position of the table.
         """
         given = params
         if interval is not None:
@@ -60,7 +67,9 @@ class TopicPlanner:
         planner = LoadPlanner.of(
             self.systems, self.spec, self.ledger, self.defaults if interval is None else INTERVAL
         )
-        plan = planner.pin(run_id, given, lambda requested: self._select(run_id, requested, interval))
+        plan = planner.pin(
+            run_id, given, lambda requested: self._select(run_id, requested, interval), triggered
+        )
         (source,) = (TopicSource(document) for document in plan["sources"])
         since = {"run_id": run_id, "main": source.document["main"], "at": source.document["since"]}
         self.ledger.put(run_key(run_id, "baseline"), since)

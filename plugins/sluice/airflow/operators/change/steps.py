@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from sluice.airflow.operators.base import triggered_at
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.airflow.operators.quarantine import QuarantineOperator
 from sluice.changes.approval import is_to_apply
@@ -32,7 +33,10 @@ class PlanChangeOperator(QuarantineOperator):
         run_id, params = context["run_id"], dict(context["params"])
         address = self.ledger.uri(run_key(run_id, "change"))
         self.submitted |= {"action": str(params.get("action")), "plan": address}
-        document = plan_change(self.platform_hook, self.spec, self.ledger, run_id, params, self.settle)
+        triggered = triggered_at(context)
+        document = plan_change(
+            self.platform_hook, self.spec, self.ledger, run_id, params, self.settle, triggered
+        )
         rows = preview(document, address, LOGGED)
         self.log.info("%s", aligned(["change", document["change_id"]], rows))
         return {name: document[name] for name in ("change_id", "action", "counted")}

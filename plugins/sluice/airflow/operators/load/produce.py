@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowException
 
 from sluice.airflow import forms
+from sluice.airflow.operators.base import triggered_at
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.config.csv_reading import reading_of
 from sluice.config.sending_rules import SendingRules
@@ -49,7 +50,7 @@ class ProduceOperator(SparkJobOperator):
     """
 
     does = "sends every record of the source to the topic, each with its identity"
-    fails_if = "the source is missing, corrupt or refused, or the run id has a plan for other params"
+    fails_if = "the source is missing, corrupt or refused, or the run id has an earlier plan"
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(job="producer", **kwargs)
@@ -81,7 +82,10 @@ class ProduceOperator(SparkJobOperator):
         """The load's plan, pinned now if there is none."""
         planner = self.planner(forms.defaults(self.spec))
         return planner.pin(
-            context["run_id"], context["params"], lambda params: self._sources(context, params)
+            context["run_id"],
+            context["params"],
+            lambda params: self._sources(context, params),
+            triggered_at(context),
         )
 
     def planner(self, defaults: Mapping[str, Any]) -> LoadPlanner:

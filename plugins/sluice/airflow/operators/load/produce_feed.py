@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from sluice.airflow import forms
 from sluice.airflow.failures import failed, failed_attempt, final_failures
-from sluice.airflow.operators.base import BACKSTOP, ComponentOperator
+from sluice.airflow.operators.base import BACKSTOP, ComponentOperator, triggered_at
 from sluice.airflow.triggers.arrived import ArrivedTrigger
 from sluice.airflow.triggers.wait import Outcome
 from sluice.core.error_codes import ErrorCode
@@ -35,9 +35,7 @@ class ProduceFeedOperator(ComponentOperator):
     """
 
     does = "ensures that the producer runs; waits until N events arrived or M minutes passed"
-    fails_if = (
-        "no events arrived, the producer is suspended or down, or the run id has a plan for other params"
-    )
+    fails_if = "no events arrived, the producer is suspended or down, or the run id has an earlier plan"
 
     waits = (timedelta(minutes=forms.MAX_FEED_MINUTES) + BACKSTOP,)
 
@@ -52,6 +50,7 @@ class ProduceFeedOperator(ComponentOperator):
             run_id,
             context["params"],
             lambda _: [FeedSource.from_now(kafka, run_id, topic, feed).document],
+            triggered_at(context),
         )
         self._show(run_id)
         if not any(produced.pending(self.ledger, plan)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sluice.airflow import forms
-from sluice.airflow.operators.base import StreamOperator
+from sluice.airflow.operators.base import StreamOperator, triggered_at
 from sluice.config.sections.topic import PROGRESS_TOPIC
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -49,14 +49,14 @@ class PlanTopicOperator(StreamOperator):
 
     does = "pins the offsets to verify: what came since the last verified load, or an interval's"
     fails_if = (
-        "the interval is not over, or reaches back behind the stream's start, or the run id has a plan for "
-        "other params"
+        "the interval is not over, or reaches back behind the stream's start, or the run id has an "
+        "earlier plan"
     )
 
     def work(self, context: Context) -> dict[str, Any]:
         run_id = context["run_id"]
         planner = TopicPlanner(self.platform_hook, self.spec, self.ledger, forms.defaults(self.spec))
-        plan = planner.pin(run_id, context["params"], self._interval(context))
+        plan = planner.pin(run_id, context["params"], self._interval(context), triggered_at(context))
         self.submitted["plan"] = self.ledger.uri(run_key(run_id, "plan"))
         (source,) = plan["sources"]
         self.log.info("load planned: from=%s until=%s", source["start_offsets"], source["end_offsets"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from sluice.airflow.operators.base import StreamOperator
+from sluice.airflow.operators.base import StreamOperator, triggered_at
 from sluice.airflow.operators.jobs.spark_job import SparkJobOperator
 from sluice.airflow.operators.maintenance.by_catalog import OwnMaintenanceMixin
 from sluice.config.tables import compacted_tables
@@ -37,7 +37,7 @@ class CompactOperator(OwnMaintenanceMixin, SparkJobOperator):
     def work(self, context: Context) -> dict[str, Any]:
         given, at = context["params"].get("compact_before"), context["dag_run"].run_after
         lake, run_id = self.platform_hook.lake, context["run_id"]
-        pinned = pin_compaction(lake, self.spec, self.ledger, run_id, given, at)
+        pinned = pin_compaction(lake, self.spec, self.ledger, run_id, given, at, triggered_at(context))
         # Before the stream's first start there is no table.
         if pinned["main"]:
             self.submit(context, ["--before", pinned["before"]])

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
+from airflow.sdk import BaseOperator, Variable
 from airflow.sdk.exceptions import AirflowException
 
-from sluice.airflow import callbacks, connections
+from sluice.airflow import callbacks, connections, database
 from sluice.airflow.failures import failed_over, final_failures
 from sluice.airflow.hook import PlatformHook
 from sluice.config import notifications, streams
@@ -38,11 +38,12 @@ class CheckConnectionsOperator(BaseOperator):
 
     does = (
         "asks each end of the platform files, each database of results and each mail server for its login, "
-        "certificates, clock and rights; the table is in the task's log"
+        "certificates, clock and rights, and whether Airflow's database is cleaned; the table is in the "
+        "task's log"
     )
     fails_if = (
         "an end does not answer, refuses the login, lacks a right or has another clock, or a certificate or "
-        "token has ended or is about to"
+        "token has ended or is about to, or the cleaning of Airflow's database keeps failing"
     )
 
     # For the callbacks: what concerns all streams.
@@ -73,7 +74,7 @@ class CheckConnectionsOperator(BaseOperator):
             lambda text: self.log.info("%s", text),
             own=(OWN_ROLE,),
         )
-        rows += elsewhere(roles)
+        rows += [*elsewhere(roles), cleaning_row()]
         self.log.info("%s", f"\n{table(rows, time.time())}")
         told = remarks(rows) + [f"stream not looked at: {reason}" for reason in declared.reasons]
         for line in told:
@@ -89,6 +90,23 @@ class CheckConnectionsOperator(BaseOperator):
             head = f"{outcome(rows)}, {counted(len(problems), 'finding')}"
             raise failed_over(ErrorCode.CONNECTION_FINDING, head, problems)
         return {"ends": len(rows) - len(missed), "remarks": len(told), "not_looked_at": len(missed)}
+
+
+def cleaning_row() -> Row:
+    """What became of the cleanings of Airflow's database, which no task may reach."""
+    from sluice.connection_check.rows import Row
+
+    row = Row(OWN_ROLE, "database", "Airflow's own")
+    # Airflow's `get` takes an Airflow that does not answer for one without the Variable; `keys` raises.
+    if database.RECORD not in list(Variable.keys(prefix=database.RECORD)):
+        row.remarks.append("no cleaning of it has begun (docs/operating.md, Airflow's database)")
+        return row
+    try:
+        problem = database.Cleaning.read(Variable.get(database.RECORD)).problem()
+    except ConfigError as error:
+        problem = str(error)
+    row.problems += filter(None, [problem])
+    return row
 
 
 def _read(name: str) -> Callable[[], Database]:

@@ -12,6 +12,7 @@ from sluice.airflow import callbacks
 from sluice.airflow.operators.load.provision import ProvisionSinksOperator
 from sluice.airflow.triggers.idle.base import LOOK_TIMEOUT, unlooked
 from sluice.airflow.triggers.idle.sinks import SinksTrigger
+from sluice.core.errors import ClientError
 from sluice.ledger.keys import EXPORTED, history_name
 
 if TYPE_CHECKING:
@@ -22,7 +23,8 @@ class SuperviseSinksOperator(ProvisionSinksOperator):
     """Look in the triggerer whether each sink is as declared, and end there if so.
 
     Else, and if one could not be looked at, or no triggerer looked, a worker provisions them as a load does,
-    and fails as that does. It also tells that they succeed again after a failure that was told.
+    and fails as that does. It also tells that they succeed again after a failure that was told. A ledger that
+    cannot be written fails nothing here: each look costs a worker then.
     """
 
     does = "checks, without a worker, that each sink is as declared; else creates missing tables and topics"
@@ -37,9 +39,13 @@ class SuperviseSinksOperator(ProvisionSinksOperator):
     def provision(self, context: Context, event: dict[str, Any]) -> dict[str, Any]:
         self.log.info("%s", event["reason"])
         result: dict[str, Any] = self.execute(context)
-        self._record_export()
         # No callback of the task, which would also run, in the DAG processor, after each look.
         callbacks.task_succeeded(context)
+        try:
+            self._record_export()
+        except ClientError as error:
+            # The sinks are as declared, and a person has heard of it: the next look costs a worker.
+            self.log.warning("that connections are exported is not recorded: %s", error)
         return result
 
     def unanswered(self, context: Context, error: Exception) -> dict[str, Any]:

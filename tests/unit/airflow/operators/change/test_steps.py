@@ -39,7 +39,7 @@ from tests.support import notifier
 from tests.support.memory_s3 import MemoryS3
 from tests.support.notifier import Recorder, rule
 from tests.support.raising import raising
-from tests.support.steps import NewTables, given, ledger
+from tests.support.steps import NewTables, given, ledger, triggered
 
 ID, ADDRESS = "c1", "changes/removed.json"
 AT = datetime(2026, 11, 24, 10, 0, tzinfo=UTC)
@@ -66,7 +66,8 @@ class World:
     def plan(self, action: Action, rows: int = 10, limit: int = 1_000_000, **parts: Any) -> ChangePlan:
         plan = ChangePlan(ID, action, "nyc-avro-topic", **parts)
         counted = {"rows_out": rows, "records_in": 0}
-        pinned = {"counted": counted, "params": {"action": action.value, "ask_above": limit}}
+        asked = {"action": action.value, "ask_above": limit}
+        pinned = {"counted": counted, "params": asked, "at": datetime.now(UTC).isoformat()}
         self.ledger.put(run_key("r", "change"), {**plan.to_document(), **pinned})
         return plan
 
@@ -102,8 +103,8 @@ class World:
             "responded_by_user": {"id": "1", "name": user} if user else None,
         })  # fmt: skip
 
-    def run(self, kind: Any) -> Any:
-        step, context = self.do(kind)
+    def run(self, kind: Any, **more: Any) -> Any:
+        step, context = self.do(kind, **more)
         return step.execute(context)
 
 
@@ -268,6 +269,15 @@ def test_a_cleared_revert_that_is_published_passes(world: World) -> None:
     world.plan(Action.REVERT, reverts=("a" * 16,))
     world.published(ID, removed=result(ID))
     assert world.run(PlanChangeOperator)["change_id"] == ID
+
+
+def test_a_run_id_of_a_run_that_airflow_deleted_takes_no_change_of_then(world: World) -> None:
+    """It would be green with what was approved and published then."""
+    world.plan(Action.REVERT, reverts=("a" * 16,))
+    world.published(ID, removed=result(ID))
+    assert world.run(PlanChangeOperator, dag_run=triggered(0))["change_id"] == ID
+    with raising(AirflowFailException, "SLU-306", "run id 'r'", "another run id"):
+        world.run(PlanChangeOperator, dag_run=triggered(31))
 
 
 def test_what_is_removed_cannot_be_told_if_the_document_is_gone(world: World) -> None:

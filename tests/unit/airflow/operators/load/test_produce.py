@@ -25,7 +25,7 @@ from tests.support import lake as lakes
 from tests.support.loads import Loads
 from tests.support.memory_s3 import MemoryS3
 from tests.support.raising import raising
-from tests.support.steps import NewTables
+from tests.support.steps import NewTables, triggered
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -113,6 +113,23 @@ def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:
     load.operator.ledger.put(run_key("r", "plan"), plan)
     with raising(AirflowFailException, "SLU-306", "'r'", "['a.csv']", "['b.csv']"):
         load.run(objects=["b.csv"])
+
+
+@pytest.mark.parametrize("kind", ["manual", "scheduled"])
+def test_a_run_id_that_is_used_again_after_airflow_deleted_its_run(tmp_path: Path, kind: str) -> None:
+    """The plan of the deleted run is complete: with it the run would load nothing of what came since."""
+    loads = Loads(tmp_path)
+    loads.upload("a")
+    loads.produce("r", dag_run=triggered(0))
+    # Cleared: the run was triggered before its plan.
+    assert loads.produce("r", dag_run=triggered(-40))["sources"] == 1
+    loads.upload("b")
+    if kind == "scheduled":
+        assert loads.produce("r", dag_run=triggered(31, kind))["sources"] == 1
+        return
+    with raising(AirflowFailException, "SLU-306", "run id 'r'", "another run id"):
+        loads.produce("r", dag_run=triggered(31, kind))
+    assert loads.produce("r2", dag_run=triggered(0))["sources"] == 2
 
 
 def test_the_jvm_of_a_load_of_files_needs_no_second_compiler() -> None:

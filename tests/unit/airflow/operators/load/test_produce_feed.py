@@ -18,7 +18,7 @@ from sluice.ledger import keys
 from sluice.loads.planning import plan as plans
 from sluice.loads.sending import produced
 from tests.support.raising import raising
-from tests.support.steps import NewTables, given, ledger
+from tests.support.steps import NewTables, given, ledger, triggered
 
 URL = "http://127.0.0.1:9/replay"
 PROGRAM = "stream-wiki_changes-producer"
@@ -79,9 +79,9 @@ class World:
         }
         return made
 
-    def execute(self, run: str = "r", **params: Any) -> Any:
+    def execute(self, run: str = "r", dag_run: Any = None, **params: Any) -> Any:
         values = {"events": 6, "minutes": 3, **params}
-        return self.operator().execute(given(run_id=run, params=values))
+        return self.operator().execute(given(run_id=run, params=values, dag_run=dag_run))
 
     def waits(self, run: str = "r", **params: Any) -> ArrivedTrigger:
         """An attempt that waits: for what."""
@@ -115,6 +115,13 @@ def test_it_starts_the_producer_waits_and_records_the_offsets_that_the_next_step
     assert (source["kind"], source["feed"]) == ("feed", URL)
     (document,) = produced.of_run(world.ledger, "r")["sources"].values()
     assert document["ranges"] == {"0": [5, 9], "1": [0, 2]}
+
+
+def test_a_run_id_of_a_run_that_airflow_deleted_waits_for_no_events_of_then() -> None:
+    world = World()
+    world.waits()
+    with raising(AirflowFailException, "SLU-306", "run id 'r'", "another run id"):
+        world.execute(dag_run=triggered(31))
 
 
 def test_a_producer_that_runs_is_left_alone() -> None:

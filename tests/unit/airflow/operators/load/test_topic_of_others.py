@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,11 +33,12 @@ def step(kind: type[Any], stream: OthersStream) -> Any:
     return made
 
 
-def run(kind: str, begin: datetime | None = None, end: datetime | None = None) -> Any:
+def run(
+    kind: str, begin: datetime | None = None, end: datetime | None = None, after: datetime | None = None
+) -> Any:
+    of_run = SimpleNamespace(run_type=kind, run_id="r", run_after=after or datetime.now(UTC))
     interval = {"data_interval_start": begin, "data_interval_end": end}
-    return given(
-        run_id=f"r-{kind}", params={}, dag_run=SimpleNamespace(run_type=kind, run_id="r"), **interval
-    )
+    return given(run_id=f"r-{kind}", params={}, dag_run=of_run, **interval)
 
 
 def test_the_topic_is_looked_at_and_nothing_of_it_is_provisioned(
@@ -80,3 +81,10 @@ def test_a_run_that_a_person_triggers_is_of_all_that_came(stream: OthersStream) 
 def test_a_scheduled_run_without_an_interval_is_refused(stream: OthersStream) -> None:
     with raising(Refused, "scheduled", "nyc_taxi_load"):
         step(PlanTopicOperator, stream).work(run("scheduled"))
+
+
+def test_a_run_id_of_a_run_that_airflow_deleted_verifies_no_offsets_of_then(stream: OthersStream) -> None:
+    planning = step(PlanTopicOperator, stream)
+    planning.work(run("manual"))
+    with raising(Refused, "run id 'r-manual'", "another run id"):
+        planning.work(run("manual", after=datetime.now(UTC) + timedelta(days=31)))

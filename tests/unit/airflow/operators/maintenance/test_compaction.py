@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -78,9 +78,12 @@ class World:
         schema = SimpleNamespace(fields=fields)
         return SimpleNamespace(name=name, schema=lambda: schema, properties=properties)
 
-    def compact(self, before: str | None = None, at: datetime = AT, run: str = "r") -> dict[str, Any]:
+    def compact(
+        self, before: str | None = None, at: datetime = AT, run: str = "r", kind: str = "scheduled"
+    ) -> dict[str, Any]:
         made = self._with_clients(CompactOperator(task_id="step", stream="wiki_changes"))
-        values = {"params": {"compact_before": before}, "dag_run": SimpleNamespace(run_after=at)}
+        of_run = SimpleNamespace(run_type=kind, run_after=at)
+        values = {"params": {"compact_before": before}, "dag_run": of_run}
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(SparkSubmitOperator, "execute", lambda operator, context: self.submit(operator))
             return made.execute(given(run_id=run, **values))
@@ -179,6 +182,15 @@ def test_a_run_id_that_is_used_again_with_another_date_is_refused(world: World) 
     assert len(world.submitted) == 1
     for same in ("2026-11-01", "20261101"):
         assert world.compact(before=same)["before"] == "2026-11-01"
+
+
+def test_a_run_id_of_a_run_that_airflow_deleted_compacts_no_date_of_then(world: World) -> None:
+    world.compact()
+    with raising(AirflowFailException, "SLU-306", "run id 'r'", "another run id"):
+        world.compact(at=datetime.now(UTC) + timedelta(days=31), kind="manual")
+    # A cleared task of a scheduled run.
+    world.compact(at=datetime.now(UTC) + timedelta(days=31))
+    assert len(world.submitted) == 2
 
 
 def test_dates_that_still_grow_are_refused_before_anything_is_pinned(world: World) -> None:

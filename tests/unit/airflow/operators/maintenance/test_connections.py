@@ -10,8 +10,9 @@ from typing import Any, cast
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow import callbacks, connections
+from sluice.airflow import callbacks, connections, database
 from sluice.airflow.failures import FindingsFailed
+from sluice.airflow.operators.maintenance import connections as steps
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
 from sluice.config.notifications import FILE
 from sluice.config.platform import DIRECTORY_VARIABLE, ROLES
@@ -22,6 +23,20 @@ from sluice.connection_check.rows import Row
 from sluice.connection_check.run import End, look
 from sluice.core.error_codes import ErrorCode
 from tests.support.raising import raising
+
+
+class Variables:
+    """Airflow's, of which one is asked for; ``text``: None if there is none."""
+
+    def __init__(self, text: str | None) -> None:
+        self.text = text
+
+    def keys(self, prefix: str) -> list[str]:
+        return [] if self.text is None else [database.RECORD, f"{database.RECORD}_of_another"]
+
+    def get(self, name: str) -> str:
+        assert (name, self.text is None) == (database.RECORD, False)
+        return str(self.text)
 
 
 @pytest.fixture
@@ -46,6 +61,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[End]:
     monkeypatch.setattr(callbacks, "not_looked_at", lambda context, lines: context.update(missed=lines))
     monkeypatch.setattr(needing, "needs", lambda specs: Needs([], tables={}))
     monkeypatch.setattr(CheckConnectionsOperator, "log", logging.getLogger(__name__))
+    monkeypatch.setattr(steps, "Variable", Variables(database.Cleaning("2026-11-28T03:43:00+00:00").dump()))
     return found
 
 
@@ -62,7 +78,7 @@ def test_the_table_is_in_the_log(ends: list[End], caplog: pytest.LogCaptureFixtu
     ends.append(End(Row("airflow", "kafka", "broker:9092", remarks=["1 right too many: x"]), nothing))
     with caplog.at_level(logging.INFO):
         context: dict[str, Any] = {}
-        assert run(context) == {"ends": 1, "remarks": 1, "not_looked_at": 5}
+        assert run(context) == {"ends": 2, "remarks": 1, "not_looked_at": 5}
     assert [line.split()[0] for line in context["missed"]] == [role for role in ROLES if role != "airflow"]
     assert "airflow kafka broker:9092" in " ".join(caplog.text.split())
     assert "remark: airflow kafka broker:9092: 1 right too many: x" in caplog.text
@@ -80,7 +96,7 @@ def test_a_problem_fails_it_with_one_line(ends: list[End], caplog: pytest.LogCap
         run()
     # What one lost packet says is asked again after the pause.
     assert not isinstance(caught.value, AirflowFailException)
-    reason = "1 of 2 ends failed, 1 finding: airflow kafka broker:9092: it ended. Fix: renew it"
+    reason = "1 of 3 ends failed, 1 finding: airflow kafka broker:9092: it ended. Fix: renew it"
     assert str(caught.value) == f"{ErrorCode.CONNECTION_FINDING} {reason}"
 
 
@@ -93,7 +109,7 @@ def test_a_connection_that_airflow_lacks_is_its_own_row(
     monkeypatch.setattr(needing, "needs", lambda specs: Needs([], tables={"results": ["t"]}))
     monkeypatch.setattr(connections, "get", gone)
     ends.append(End(Row("airflow", "s3", "there"), nothing))
-    with raising(FindingsFailed, "1 of 2 ends", "connection 'results' not found"):
+    with raising(FindingsFailed, "1 of 3 ends", "connection 'results' not found"):
         run()
 
 
@@ -102,7 +118,7 @@ def test_each_end_that_failed_is_named(ends: list[End]) -> None:
     for number in range(5):
         row = Row("airflow", "kafka broker", f"broker-{number}:9092", problems=["it is away"])
         ends.append(End(row, nothing))
-    with raising(FindingsFailed, "5 of 5 ends failed, 5 findings", "and 2 more") as caught:
+    with raising(FindingsFailed, "5 of 6 ends failed, 5 findings", "and 2 more") as caught:
         run()
     found = caught.value.findings
     assert len(found) == 5
@@ -113,5 +129,27 @@ def test_an_invalid_file_of_notifications_is_its_own_row(ends: list[End], tmp_pa
     (tmp_path / FILE).write_text('[[notify]]\nnotifier = "unknown"\n')
     (tmp_path / FILE).chmod(0o600)
     ends.append(End(Row("airflow", "s3", "there"), nothing))
-    with raising(FindingsFailed, "1 of 2 ends", "airflow notifications", FILE, "'unknown' is unknown"):
+    with raising(FindingsFailed, "1 of 3 ends", "airflow notifications", FILE, "'unknown' is unknown"):
         run()
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "remarks"),
+    [
+        (database.Cleaning("2026-11-28T03:43:00+00:00", failed=2).dump(), "", 0),
+        (database.Cleaning("2026-11-28T03:43:00+00:00", failed=3).dump(), "3 cleanings of it failed", 0),
+        (database.Cleaning(failed=4).dump(), "none succeeded yet", 0),
+        ("?", "Fix: delete it", 0),
+        # An Airflow of a user's, which is cleaned in another way.
+        (None, "", 1),
+    ],
+)
+def test_a_cleaning_of_airflow_s_database_that_keeps_failing_is_a_finding(
+    ends: list[End], monkeypatch: pytest.MonkeyPatch, text: str | None, problem: str, remarks: int
+) -> None:
+    monkeypatch.setattr(steps, "Variable", Variables(text))
+    if problem:
+        with raising(FindingsFailed, "1 of 1 ends failed", "airflow database Airflow's own: ", problem):
+            run()
+    else:
+        assert run()["remarks"] == remarks

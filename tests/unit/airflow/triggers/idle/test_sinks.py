@@ -196,6 +196,24 @@ def test_on_a_cluster_a_worker_exports_each_connection_that_the_triggerer_does_n
     assert len(world.look()["sinks"]) == 5
 
 
+def test_a_recovery_is_told_and_green_though_the_ledger_cannot_be_written(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is recorded there spares later looks a worker, and no more."""
+    world.platform.kubernetes = SimpleNamespace(namespace="sluice")
+    monkeypatch.setattr("sluice.airflow.connections.export", lambda *given: False)
+    note = notifier.note(Event.ALERT, STREAM, TASK, "SLU-231 no database", ("d", "r1"))
+    telling.tell(world.history(f"{STREAM}.{TASK}"), note, "SLU-231", RunChannel({}))
+    assert "not known to be exported" in world.reason()
+    world.memory.refuse_puts = ["AccessDenied"] * 2
+    assert len(world.work()["sinks"]) == 5
+    assert (world.memory.refuse_puts, Recorder.messages()[1:]) == ([], [f"{STREAM} {TASK}: succeeds again"])
+    # No look is green that cannot know it.
+    assert "not known to be exported" in world.reason()
+    world.work()
+    assert len(world.look()["sinks"]) == 5
+
+
 def test_what_was_exported_long_ago_is_exported_again() -> None:
     exports, now = Exports(), datetime(2026, 1, 1, tzinfo=UTC)
     assert not exports.is_done("a", "text", now - EXPORT_VALID, now), "not known to be of this text"
