@@ -22,6 +22,7 @@ from sluice.config.reading.toml import ConfigError
 from sluice.ledger.keys import history_name
 from sluice.supervision.observer import documents
 from sluice.supervision.observer.component import Clients
+from sluice.supervision.observer.live import Live
 from sluice.supervision.observer.streams import StreamObserver
 from sluice.supervision.serving import JSON, TokenHandler, TokenServer, new_parser, prepare_process
 from sluice.systems import Systems
@@ -55,7 +56,25 @@ class Server(TokenServer):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.observer, self.clock = observer, clock
+        # Of each component what is known, and its brief document.
+        self._briefs: dict[tuple[str, str], tuple[Live, str]] = {}
         super().__init__(address, token, _Handler)
+
+    def briefs(self) -> str:
+        """The brief documents of all components, as JSON by stream and component. Each is made once for an
+        observation: it looks through the points of hours."""
+        kept: dict[tuple[str, str], tuple[Live, str]] = {}
+        streams = []
+        for stream, lives in self.observer.all_lives().items():
+            for name, live in lives.items():
+                known = self._briefs.get((stream, name))
+                if known is None or known[0] is not live:
+                    known = live, json.dumps(documents.dump(live.brief()))
+                kept[stream, name] = known
+            components = ", ".join(f"{json.dumps(name)}: {kept[stream, name][1]}" for name in lives)
+            streams.append(f"{json.dumps(stream)}: {{{components}}}")
+        self._briefs = kept
+        return f"{{{', '.join(streams)}}}"
 
 
 class _Handler(TokenHandler):
@@ -68,7 +87,8 @@ class _Handler(TokenHandler):
             self.answer(404)
         elif self.is_allowed():
             if not stream:
-                self._answer(self._all())
+                text = f'{{"at": {self.server.clock()}, "streams": {self.server.briefs()}}}'
+                self.answer(200, text.encode(), JSON)
             else:
                 self._answer(self._component(stream, component) if component else self._stream(stream))
 
@@ -77,14 +97,6 @@ class _Handler(TokenHandler):
             self.answer(404)
         else:
             self.answer(200, json.dumps({"at": self.server.clock(), **found}).encode(), JSON)
-
-    def _all(self) -> dict[str, Any]:
-        return {
-            "streams": {
-                stream: {name: documents.dump(live.brief()) for name, live in lives.items()}
-                for stream, lives in self.server.observer.all_lives().items()
-            }
-        }
 
     def _stream(self, stream: str) -> dict[str, Any] | None:
         lives = self.server.observer.lives(stream)
