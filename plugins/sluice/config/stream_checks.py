@@ -159,6 +159,13 @@ def _check_topic_of_others(topic: Topic, where: str) -> None:
 def _check_numbers(spec: StreamSpec, where: str) -> None:
     for name in ("budget", "consumer", "supervision", "maintenance"):
         limits.check(getattr(spec, name), name, where)
+    maintenance = spec.maintenance
+    if maintenance.history_days < maintenance.restore_horizon_days:
+        raise ConfigError(
+            f"{where}: maintenance history_days is {maintenance.history_days} and restore_horizon_days "
+            f"{maintenance.restore_horizon_days}: a restored catalog needs the history since. Fix: declare "
+            "history_days of as many days at least"
+        )
 
 
 def _check_records(spec: StreamSpec, where: str) -> None:

@@ -21,6 +21,7 @@ from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
 from sluice.core.tables.storage import documents_place
 from sluice.core.tables.without_record import WithoutRecord
+from sluice.ledger import rolled_up
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
@@ -33,6 +34,7 @@ from sluice.ledger.batch_log import (
     span_of,
 )
 from sluice.ledger.documents import Ledger
+from sluice.ledger.rolled_up import RolledUp
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -57,6 +59,7 @@ class BatchLog:
 
     def __init__(self, table: Table, documents: Ledger) -> None:
         self.table, self.documents = table, documents
+        self._known: RolledUp | None = None
 
     @classmethod
     def open(cls, client: S3Client, table: Table) -> Self:
@@ -183,6 +186,7 @@ class BatchLog:
         return batch.files + own + 1 + batch.metadata_files
 
     def _batches(self, key: str) -> list[Batch]:
+        # Maintenance may have deleted it since it was listed.
         document = self.documents.get(key)
         return batches_in(document) if document else []
 
@@ -205,12 +209,28 @@ class BatchLog:
         """What the batches that published ``offsets`` recorded of those among them that have no record.
 
         Costs a GET for each document of a batch's many ranges; if ``main`` does not keep the batches, a
-        search by time as of :meth:`holding`, and a GET for ten of them.
+        search by time as of :meth:`holding`, and a GET for ten of them; for offsets that none of these
+        published, a LIST and a GET of what is kept of older ones.
         """
-        return WithoutRecord.joined(
-            batch.without_record.read(self._read_without_record).within(own)
-            for batch, own in self._publishing(offsets)
-        )
+        found, left = list[WithoutRecord](), offsets
+        for batch, own in self._publishing(offsets):
+            try:
+                found.append(batch.without_record.read(self._read_without_record).within(own))
+            except Refused as error:
+                # Maintenance deletes it before the batch's own document, and keeps what it says.
+                if error.code is not ErrorCode.LAKE_FILE_MISSING or not self._rolled_up(own).has(own):
+                    raise
+                continue
+            left = left.minus(own)
+        if left:
+            found.append(self._rolled_up(left).of(left))
+        return WithoutRecord.joined(found)
+
+    def _rolled_up(self, offsets: OffsetRanges) -> RolledUp:
+        """What is kept of older batches, read again unless it is known to have these ``offsets``."""
+        if self._known is None or not self._known.has(offsets):
+            self._known = rolled_up.newest(self.documents)[1]
+        return self._known
 
     def _read_without_record(self, address: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = read_change(self.documents.client, address, "offsets without a record")

@@ -1,0 +1,72 @@
+"""Which documents of batches may go: no proof, reconciliation, writer or restored catalog needs them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sluice.core.tables.batches import Batch
+from sluice.core.tables.continuity import covers
+from sluice.core.tables.file_removal import SLACK, path_of
+from sluice.ledger.batch_log import Line, Restore, Span
+
+# Why a document stays.
+NEWEST, UNKNOWN_KEY, UNREADABLE = "the newest before the horizon", "another key", "not readable"
+YOUNG, RESTORABLE = "younger than the horizon", "a state that may be restored has a snapshot of it"
+LOST_LATELY, UNVERIFIED = "a restored catalog lost them since", "not verified by a reconciliation"
+ELSEWHERE = "its offsets without a record are not beside the table"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What batches must be to go."""
+
+    before: datetime
+    """They were published earlier, by their writer's clock."""
+    written_before: datetime
+    """Their document was written earlier, by S3's clock."""
+    verified_at: datetime
+    """When the newest state that a reconciliation verified was committed."""
+    ends: Mapping[int, int]
+    """The end offsets of that state."""
+    restorable: Collection[int]
+    """Snapshots that a state has to which the catalog may be restored."""
+    line: Line
+    """The times of the batches that ``main`` has."""
+    restores: Sequence[Restore]
+    """Every restored catalog that a writer found."""
+    folder: str
+    """``bucket/prefix/`` of documents of offsets without a record."""
+
+    def is_behind(self, span: Span) -> bool:
+        """Whether a document with these batches is before the horizon, and ``main`` has them."""
+        return span.newest <= self.before and span.newest in self.line
+
+
+def why_kept(written: datetime, batches: Sequence[Batch] | None, limits: Limits) -> str:
+    """Why a document stays; empty if it may go. ``written``: by S3's clock; ``batches``: None of one that is
+    not as a writer writes it."""
+    if not batches:
+        return UNREADABLE
+    if written >= limits.written_before or any(one.published > limits.before for one in batches):
+        return YOUNG
+    if any(one.snapshot_id in limits.restorable for one in batches):
+        return RESTORABLE
+    lost = [one for one in batches if one.published not in limits.line]
+    if any(_is_lost_lately(one, limits) for one in lost):
+        return LOST_LATELY
+    verified_before = limits.verified_at - SLACK
+    of_main = [one for one in batches if one not in lost]
+    if any(one.published >= verified_before or not covers(limits.ends, one.ends) for one in of_main):
+        return UNVERIFIED
+    addresses = [one.without_record.address for one in batches if one.without_record.address]
+    if any(not path_of(one).startswith(limits.folder) for one in addresses):
+        return ELSEWHERE
+    return ""
+
+
+def _is_lost_lately(batch: Batch, limits: Limits) -> bool:
+    """Whether a newer backup of the catalog may bring the lost batch back, or no writer has seen its loss."""
+    lost = [one.at for one in limits.restores if one.newest < batch.published < one.at]
+    return not lost or max(lost) > limits.before
