@@ -21,7 +21,6 @@ from sluice.core.offsets.ranges import IntervalSet, OffsetRanges
 from sluice.core.tables.batches import Batch, Snapshot, batches_of, time_of
 from sluice.core.tables.storage import documents_place
 from sluice.core.tables.without_record import WithoutRecord
-from sluice.ledger import rolled_up
 from sluice.ledger.batch_log import (
     FOLDER,
     PUBLISHED,
@@ -34,7 +33,7 @@ from sluice.ledger.batch_log import (
     span_of,
 )
 from sluice.ledger.documents import Ledger
-from sluice.ledger.rolled_up import RolledUp
+from sluice.ledger.rolled_up import RolledUpReader
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -59,7 +58,7 @@ class BatchLog:
 
     def __init__(self, table: Table, documents: Ledger) -> None:
         self.table, self.documents = table, documents
-        self._known: RolledUp | None = None
+        self._rolled_up = RolledUpReader(documents)
 
     @classmethod
     def open(cls, client: S3Client, table: Table) -> Self:
@@ -218,19 +217,17 @@ class BatchLog:
                 found.append(batch.without_record.read(self._read_without_record).within(own))
             except Refused as error:
                 # Maintenance deletes it before the batch's own document, and keeps what it says.
-                if error.code is not ErrorCode.LAKE_FILE_MISSING or not self._rolled_up(own).has(own):
+                if error.code is not ErrorCode.LAKE_FILE_MISSING or not self._rolled_up.about(own).has(own):
                     raise
-                continue
-            left = left.minus(own)
+            else:
+                left = left.minus(own)
         if left:
-            found.append(self._rolled_up(left).of(left))
+            kept = self._rolled_up.about(left)
+            found.append(kept.of(left))
+            # A batch that maintenance left among older ones is found by its own offsets.
+            if (others := kept.others(left)) != left:
+                found.append(self.without_record(others))
         return WithoutRecord.joined(found)
-
-    def _rolled_up(self, offsets: OffsetRanges) -> RolledUp:
-        """What is kept of older batches, read again unless it is known to have these ``offsets``."""
-        if self._known is None or not self._known.has(offsets):
-            self._known = rolled_up.newest(self.documents)[1]
-        return self._known
 
     def _read_without_record(self, address: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = read_change(self.documents.client, address, "offsets without a record")
@@ -262,7 +259,8 @@ class BatchLog:
         newest = [found.published for place in last if (found := self.holding(*place)) is not None]
         firsts = {p: ranges.pairs()[0][0] for p, ranges in missing.partitions.items()}
         for batch in self._recorded(None, max(newest)) if newest else ():
-            if own := published(batch):
+            # Also behind a batch that maintenance removed, whose offsets a lost one may have.
+            if batch.published in self.line and (own := published(batch)):
                 yield batch, own
             # Those before it have lower offsets.
             if all(first >= min(batch.ends.get(p, 0), below[p]) for p, first in firsts.items()):

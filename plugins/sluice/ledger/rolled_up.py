@@ -57,7 +57,11 @@ class RolledUp:
 
     def has(self, offsets: OffsetRanges) -> bool:
         """Whether it says of each of these whether it has a record."""
-        return not OffsetSet.of(offsets).minus(self.offsets)
+        return not self.others(offsets)
+
+    def others(self, offsets: OffsetRanges) -> OffsetRanges:
+        """Those of ``offsets`` of which it says nothing."""
+        return _ranges(OffsetSet.of(offsets).minus(self.offsets))
 
     def of(self, offsets: OffsetRanges) -> WithoutRecord:
         """Those of ``offsets`` that have no record."""
@@ -86,6 +90,19 @@ class RolledUp:
             raise ValueError(f"{sorted(unknown)} are no kinds of offsets without a record")
         until = datetime.fromisoformat(document["until"]) if document["until"] else None
         return cls(OffsetSet.from_json(document["offsets"]), named, document["evidence"], until)
+
+
+class RolledUpReader:
+    """What a batch log's newest rolled-up document says."""
+
+    def __init__(self, documents: Ledger) -> None:
+        self._documents, self._known = documents, RolledUp()
+
+    def about(self, offsets: OffsetRanges) -> RolledUp:
+        """Read again unless it is known to have all ``offsets``: what maintenance deletes is in it before."""
+        if not self._known.has(offsets):
+            self._known = newest(self._documents)[1]
+        return self._known
 
 
 def newest(documents: Ledger) -> tuple[int, RolledUp]:

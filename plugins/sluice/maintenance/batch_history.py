@@ -122,13 +122,12 @@ class BatchHistory:
         locations = {one.tables[name] for one in restorable if name in one.tables}
         place = path_of(documents_place(table.location(), table.properties)).rstrip("/")
         return Limits(
-            covering[0].at,
+            covering[0].at - SLACK,
             covering[0].written - SLACK,
             time_of(state["committed_at"]),
             {int(partition): end for partition, end in state["ends"].items()},
             self._snapshots(batch_log, locations),
             batch_log.line,
-            batch_log.restores,
             f"{place}/{WITHOUT_RECORD}/",
         )
 
@@ -163,8 +162,9 @@ class BatchHistory:
         return portion
 
     def _groups(self, batch_log: BatchLog, limits: Limits, portion: Portion) -> Iterator[list[Stored]]:
-        """The documents before the horizon, newest first, behind the newest of ``main``. Those of one begin
-        are together, since they have the same batches."""
+        """The documents before the horizon, newest first, behind the newest of ``main``: so those that a
+        catalog lost stay for as long after it was restored. Those of one begin are together, since they have
+        the same batches."""
         listed = batch_log.documents.written(PUBLISHED, after=published_until(limits.before))
         is_behind = False
         for _, group in groupby(listed, lambda one: one[0][:_KEY_OF_BEGIN]):

@@ -9,12 +9,12 @@ from datetime import datetime
 from sluice.core.tables.batches import Batch
 from sluice.core.tables.continuity import covers
 from sluice.core.tables.file_removal import SLACK, path_of
-from sluice.ledger.batch_log import Line, Restore, Span
+from sluice.ledger.batch_log import Line, Span
 
 # Why a document stays.
 NEWEST, UNKNOWN_KEY, UNREADABLE = "the newest before the horizon", "another key", "not readable"
 YOUNG, RESTORABLE = "younger than the horizon", "a state that may be restored has a snapshot of it"
-LOST_LATELY, UNVERIFIED = "a restored catalog lost them since", "not verified by a reconciliation"
+UNVERIFIED = "not verified by a reconciliation"
 ELSEWHERE = "its offsets without a record are not beside the table"
 
 
@@ -34,8 +34,6 @@ class Limits:
     """Snapshots that a state has to which the catalog may be restored."""
     line: Line
     """The times of the batches that ``main`` has."""
-    restores: Sequence[Restore]
-    """Every restored catalog that a writer found."""
     folder: str
     """``bucket/prefix/`` of documents of offsets without a record."""
 
@@ -53,20 +51,12 @@ def why_kept(written: datetime, batches: Sequence[Batch] | None, limits: Limits)
         return YOUNG
     if any(one.snapshot_id in limits.restorable for one in batches):
         return RESTORABLE
-    lost = [one for one in batches if one.published not in limits.line]
-    if any(_is_lost_lately(one, limits) for one in lost):
-        return LOST_LATELY
     verified_before = limits.verified_at - SLACK
-    of_main = [one for one in batches if one not in lost]
+    # What a restored catalog lost is verified by what came for it.
+    of_main = [one for one in batches if one.published in limits.line]
     if any(one.published >= verified_before or not covers(limits.ends, one.ends) for one in of_main):
         return UNVERIFIED
     addresses = [one.without_record.address for one in batches if one.without_record.address]
     if any(not path_of(one).startswith(limits.folder) for one in addresses):
         return ELSEWHERE
     return ""
-
-
-def _is_lost_lately(batch: Batch, limits: Limits) -> bool:
-    """Whether a newer backup of the catalog may bring the lost batch back, or no writer has seen its loss."""
-    lost = [one.at for one in limits.restores if one.newest < batch.published < one.at]
-    return not lost or max(lost) > limits.before

@@ -59,7 +59,8 @@ class RemoveFilesOperator(OwnMaintenanceMixin, StreamOperator):
 class RemoveHistoryOperator(StreamOperator):
     """Delete documents of batches that are older than ``history_days`` and that nothing needs any more.
 
-    May run again at any time. That role ``maintenance`` may not is said, and fails nothing: they take space."""
+    May run again at any time. That role ``maintenance`` may not is said, and fails nothing: they take space.
+    """
 
     does = (
         "deletes documents of batches that are older than `history_days` and verified, and keeps what they "
