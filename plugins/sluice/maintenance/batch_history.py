@@ -71,7 +71,8 @@ class BatchHistory:
     def __init__(self, systems: Systems, spec: StreamSpec, fewest_days: int = 0) -> None:
         self.spec, self._systems = spec, systems
         self._history = systems.history(spec.name)
-        self.days = max(spec.maintenance.history_days, fewest_days)
+        maintenance = spec.maintenance
+        self.days = max(maintenance.history_days, maintenance.restore_horizon_days, fewest_days)
 
     def remove(self, now: datetime) -> Document:
         """As if it was ``now``. Returns ``result``, for people; the numbers of ``removed`` and ``kept``; and
@@ -230,7 +231,6 @@ class BatchHistory:
             raise Refused(
                 f"{what} is not as it was written, so nothing was deleted: another run wrote it. Fix: let "
                 "one run of maintenance end before the next one",
-                ErrorCode.CORRUPT_OBJECT,
             )
         return number + 1
 

@@ -34,7 +34,7 @@ def markers(until: int) -> OffsetRanges:
 
 
 def aged(days: int = 12, batches: int = 40, *, in_documents: bool = False) -> MaintainedStream:
-    """Of so many days, without a removal."""
+    """A stream of so many days, without a removal."""
     stream = MaintainedStream()
     for _ in range(days):
         stream.publish(batches, in_documents=in_documents)
@@ -145,7 +145,7 @@ def test_records_that_do_not_cover_the_horizon_remove_nothing(days: int) -> None
 def test_a_clock_that_is_ahead_removes_nothing_early() -> None:
     stream = aged(days=5)
     real = stream.now
-    # Of a run by a machine whose clock was far ahead, and of one that is.
+    # A run by a machine whose clock is far ahead.
     stream.now += 1000 * DAY
     stream.remove()
     stream.now = real
@@ -163,8 +163,11 @@ def test_a_document_that_was_written_late_by_s3s_clock_is_young() -> None:
     assert key in stream.objects()
 
 
-def test_airflow_keeps_its_runs_for_longer() -> None:
+def test_what_airflows_runs_and_a_restore_need_stays_for_longer() -> None:
     assert "do not cover 30 days" in aged().remove(fewest_days=30)["result"]
+    stream = aged()
+    stream.maintenance = Maintenance(restore_horizon_days=40, history_days=3)
+    assert "do not cover 40 days" in stream.remove()["result"]
 
 
 def test_what_is_not_known_stays_and_is_counted() -> None:

@@ -21,7 +21,7 @@ class Maintenance:
     ] = 7
     history_days: Annotated[
         int,
-        "[documents of batches](operating.md#retention) are kept for N days at least; no fewer than "
+        "[documents of batches](operating.md#retention) are kept for N days at least, and for "
         "`restore_horizon_days`",
     ] = 90
     reconciliation_hours: Annotated[
