@@ -10,6 +10,7 @@ import pytest
 from sluice.config.sections.maintenance import Maintenance
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
+from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch, time_of
 from sluice.ledger.batch_log import published_key
@@ -191,7 +192,7 @@ def test_a_run_removes_a_bounded_number_and_the_next_goes_on(monkeypatch: pytest
     monkeypatch.setattr(batch_history, "CHUNK", 8)
     stream = aged(days=30, batches=60)
     stream.s3.page = 7
-    every, results = OffsetRanges.of({0: [(0, 18_000)]}), []
+    every, results = OffsetRanges.of({0: [(0, 18_000)]}), list[Document]()
     while not results or results[-1]["removed"]:
         stream.s3.requests.clear()
         results.append(stream.remove())
@@ -215,7 +216,7 @@ def test_a_run_that_ends_between_the_roll_up_and_the_deletion_is_gone_on_with() 
                     raise Unreachable("S3 is away", ErrorCode.S3_UNREACHABLE)
                 removed(bucket, [key])
 
-        stream.remove_objects = some  # type: ignore[method-assign, assignment]
+        stream.remove_objects = some  # type: ignore[method-assign]
         with pytest.raises(Unreachable, match="away"):
             stream.remove()
         assert stream.batch_log().without_record(every).offsets == markers(480)
@@ -224,7 +225,7 @@ def test_a_run_that_ends_between_the_roll_up_and_the_deletion_is_gone_on_with() 
     assert len(stream.objects()) < len(objects) / 2
     named = [one.without_record.address for one in (two.batch for two in stream.batch_log().newest(999))]
     stored = {f"s3://lake/{key}" for key in stream.objects("without-record/")}
-    assert stored == set(named) - {""} - ({*named} - stored)
+    assert stored <= set(named), "none is left that no batch names"
     assert stream.batch_log().without_record(every).offsets == markers(480)
 
 
@@ -243,8 +244,8 @@ def test_another_runs_roll_up_is_not_taken_for_its_own() -> None:
 
     def other() -> object:
         key = f"{LOCATION.removeprefix('s3://lake/')}/batches/rolled-up/999999998.json"
-        other = {"offsets": "{}", "without_record": {}, "evidence": "", "until": None}
-        stream.s3.objects["lake", key] = json.dumps(other).encode()
+        document: Document = {"offsets": "{}", "without_record": {}, "evidence": "", "until": None}
+        stream.s3.objects["lake", key] = json.dumps(document).encode()
         return put()
 
     stream.as_maintenance = other  # type: ignore[method-assign]
@@ -310,8 +311,7 @@ def test_removal_changes_nothing_for_readers_and_writers(seed: int) -> None:
     }
     for back in (0, 3, 6):
         main = stream.line[: len(stream.line) - back][-40:]
-        found = [_restored(one, main) for one in (dict(stream.s3.objects), untouched)]
-        assert found[0] == found[1]
+        assert _restored(stream.s3.objects, main) == _restored(untouched, main)
 
 
 def _markers(stream: MaintainedStream) -> OffsetRanges:
