@@ -32,6 +32,7 @@ from sluice.ledger.batch_log import PUBLISHED, batches_in, published_until, roll
 from sluice.ledger.keys import VERIFIED_TABLE
 from sluice.ledger.rolled_up import RolledUp
 from sluice.maintenance.expired_batches import NEWEST, UNKNOWN_KEY, UNREADABLE, Limits, why_kept
+from sluice.maintenance.horizon import base_of, days_of, longest_gap
 
 if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
@@ -71,8 +72,7 @@ class BatchHistory:
     def __init__(self, systems: Systems, spec: StreamSpec, fewest_days: int = 0) -> None:
         self.spec, self._systems = spec, systems
         self._history = systems.history(spec.name)
-        maintenance = spec.maintenance
-        self.days = max(maintenance.history_days, maintenance.restore_horizon_days, fewest_days)
+        self.days = days_of(spec.maintenance, fewest_days)
 
     def remove(self, now: datetime) -> Document:
         """As if it was ``now``. Returns ``result``, for people; the numbers of ``removed`` and ``kept``; and
@@ -111,11 +111,10 @@ class BatchHistory:
     def _limits(self, batch_log: BatchLog, now: datetime) -> Limits | str:
         """Or why there are none. Raises ClockChanged."""
         maintenance, name, table = self.spec.maintenance, self.spec.table, batch_log.table
-        horizon, restore = timedelta(days=self.days), timedelta(days=maintenance.restore_horizon_days)
-        longest_gap = 2 * timedelta(hours=maintenance.schedule_hours)
-        covering = needed_records(self._history.metadata_times(), now, horizon, longest_gap)
-        restorable = needed_records(self._history.metadata(), now, restore, longest_gap)
-        if not covering or not restorable:
+        base = base_of(self._history, maintenance, self.days, now)
+        restore, gap = timedelta(days=maintenance.restore_horizon_days), longest_gap(maintenance)
+        restorable = needed_records(self._history.metadata(), now, restore, gap)
+        if base is None or not restorable:
             return f"the records of maintenance do not cover {self.days} days"
         state = self._history.latest(VERIFIED_TABLE)
         if state is None or state["table_uuid"] != str(table.metadata.table_uuid):
@@ -123,8 +122,8 @@ class BatchHistory:
         locations = {one.tables[name] for one in restorable if name in one.tables}
         place = path_of(documents_place(table.location(), table.properties)).rstrip("/")
         return Limits(
-            covering[0].at - SLACK,
-            covering[0].written - SLACK,
+            base.at - SLACK,
+            base.written - SLACK,
             time_of(state["committed_at"]),
             {int(partition): end for partition, end in state["ends"].items()},
             self._snapshots(batch_log, locations),

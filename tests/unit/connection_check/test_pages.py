@@ -177,6 +177,7 @@ def test_nothing_is_asked_of_s3_that_s3_tables_keep() -> None:
         (f"{found.documents}/*/batches/published/*", kept, f"{found.documents}/*/without-record/*"),
         (kept,),
         (f"{found.ledger}/*/portions/*",),
+        tuple(f"{found.ledger}/*/history/{kind}*" for kind in ("maintenance/", "reconciled_", "passed_")),
     ]
     documents = {
         role: {

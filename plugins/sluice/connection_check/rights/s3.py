@@ -24,6 +24,8 @@ LISTING = (LIST, LOCATION)
 SEEING_VERSIONS = (LIST_VERSIONS, VERSIONING, LIST_UPLOADS)
 ON_BUCKETS = frozenset({*LISTING, *SEEING_VERSIONS})
 KEPT_OF_BATCHES = f"{BATCHES}/{ROLLED_UP.rstrip('/')}"
+# Kinds of the records of checks.
+RECORDS = ("maintenance/", "reconciled_", "passed_")
 # Folders of a table's documents of which maintenance deletes old ones.
 EXPIRING = (f"{BATCHES}/{PUBLISHED.rstrip('/')}", KEPT_OF_BATCHES, WITHOUT_RECORD)
 
@@ -81,8 +83,8 @@ def bucket_of(place: str) -> str:
 
 def s3_grants(places: Places) -> dict[str, list[Grant]]:
     """Role -> its rights; the rest is denied. Only ``maintenance`` may delete, and only current versions: of
-    tables' files, of documents of batches, and of what unfinished verifications left; and ``consumer`` old
-    checkpoints in their bucket."""
+    tables' files, of documents of batches, of records of checks, and of what unfinished verifications left;
+    and ``consumer`` old checkpoints in their bucket."""
     ledger = f"{places.ledger}/*"
     tables = () if places.in_catalog else (f"{places.lake}/*",)
     documents = (f"{places.documents}/*",) if places.documents else ()
@@ -143,6 +145,7 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
             # What is kept of these.
             Grant((PUT,), tuple(f"{one}/*/{KEPT_OF_BATCHES}/*" for one in beside)),
             Grant((DELETE,), (f"{places.ledger}/*/{PORTIONS}*",)),
+            Grant((DELETE,), tuple(f"{places.ledger}/*/history/{kind}*" for kind in RECORDS)),
         ],
     }
     return {role: [one for one in theirs if one.resources] for role, theirs in granted.items()}
