@@ -131,6 +131,8 @@ def test_a_batch_that_a_state_has_to_which_the_catalog_may_be_restored_stays() -
     result = stream.remove()
     assert result["kept"][RESTORABLE] == 2
     assert stream.batch_log().recorded([5, 17, 25], time_of(0)).keys() == {5, 17}
+    # Also where the last of the offsets was rolled up, and these were not.
+    assert stream.batch_log().without_record(OffsetRanges.of({0: [(0, 300)]})).offsets == markers(30)
 
 
 @pytest.mark.parametrize("days", [0, 2])
@@ -223,6 +225,11 @@ def test_a_run_that_ends_between_the_roll_up_and_the_deletion_is_gone_on_with() 
     stream.remove_objects = removed  # type: ignore[method-assign]
     assert stream.remove()["removed"] > 0
     assert len(stream.objects()) < len(objects) / 2
+    other = aged(in_documents=True)
+    other.remove()
+    assert [key for key in stream.objects() if "rolled-up" not in key] == [
+        key for key in other.objects() if "rolled-up" not in key
+    ]
     named = [one.without_record.address for one in (two.batch for two in stream.batch_log().newest(999))]
     stored = {f"s3://lake/{key}" for key in stream.objects("without-record/")}
     assert stored <= set(named), "none is left that no batch names"
