@@ -153,8 +153,11 @@ class BatchHistory:
         while chunk := list(_up_to(groups, CHUNK)):
             stored = [one for group in chunk for one in group]
             read = dict(zip(stored, at_once(stored, lambda one: _read(batch_log, one[0])), strict=True))
+            found = list[Batch]()
             for group in chunk:
-                self._judge(batch_log, limits, [(one, read[one]) for one in group], portion)
+                found += self._judge(batch_log, limits, [(one, read[one]) for one in group], portion)
+            # At once: each time copies all that is known.
+            portion.known = portion.known.more(found)
             count += len(stored)
             if count >= MAX_DOCUMENTS:
                 portion.is_all = next(groups, None) is None
@@ -184,8 +187,9 @@ class BatchHistory:
         limits: Limits,
         group: Sequence[tuple[Stored, Sequence[Batch] | None]],
         portion: Portion,
-    ) -> None:
-        """Put the documents of one begin into the portion, all or none."""
+    ) -> list[Batch]:
+        """Put the documents of one begin into the portion, all or none; return what is to be known of them:
+        the batches of ``main``."""
         found, why = list[Batch](), ""
         for (_, written), batches in group:
             why = why or why_kept(written, batches, limits)
@@ -201,11 +205,11 @@ class BatchHistory:
             why = UNREADABLE
         if why:
             portion.kept[why] += len(group)
-            return
+            return []
         portion.keys += [key for (key, _), _ in group]
         addresses = (one.without_record.address for one in found)
         portion.named |= dict.fromkeys(address for address in addresses if address)
-        portion.known = portion.known.more([one for one in read if one is not None])
+        return [one for one in read if one is not None]
 
     def _with_offsets(self, batch_log: BatchLog, batch: Batch, known: RolledUp) -> Batch | None:
         """The batch with its offsets without a record; None if they are known, and their document may be gone
