@@ -101,9 +101,10 @@ class BatchHistory:
             return {**_nothing(str(error)), "notes": [note]}
         more = "" if portion.is_all else f"; there are more than {MAX_DOCUMENTS}, and the next run goes on"
         stay = ", ".join(f"{count} ({why})" for why, count in sorted(portion.kept.items())) or "none"
+        before = f"{limits.before:%Y-%m-%d %H:%M} UTC"
         result = (
-            f"{len(portion.keys)} documents of batches older than {self.days} days removed{more}; older ones "
-            f"that stay: {stay}"
+            f"{len(portion.keys)} documents of batches before {before} removed{more}; older ones that stay: "
+            f"{stay}"
         )
         log.info("%s: %s", self.spec.table, result)
         return {"result": result, "removed": len(portion.keys), "kept": dict(portion.kept)}
@@ -119,12 +120,13 @@ class BatchHistory:
         state = self._history.latest(VERIFIED_TABLE)
         if state is None or state["table_uuid"] != str(table.metadata.table_uuid):
             return "no reconciliation has verified the table"
+        verified_at = time_of(state["committed_at"])
         locations = {one.tables[name] for one in restorable if name in one.tables}
         place = path_of(documents_place(table.location(), table.properties)).rstrip("/")
         return Limits(
-            base.at - SLACK,
+            # Later ones are not listed: a reconciliation that stands still costs nothing here.
+            min(base.at, verified_at) - SLACK,
             base.written - SLACK,
-            time_of(state["committed_at"]),
             {int(partition): end for partition, end in state["ends"].items()},
             self._snapshots(batch_log, locations),
             batch_log.line,

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sluice.core.tables.batches import Batch
 from sluice.core.tables.continuity import covers
-from sluice.core.tables.file_removal import SLACK, path_of
+from sluice.core.tables.file_removal import path_of
 from sluice.ledger.batch_log import Line, Span
 
 # Why a document stays.
@@ -23,13 +23,12 @@ class Limits:
     """What batches must be to go."""
 
     before: datetime
-    """They were published earlier, by their writer's clock."""
+    """They were published earlier, by their writer's clock: before the horizon, and before the newest state
+    that a reconciliation verified."""
     written_before: datetime
     """Their document was written earlier, by S3's clock."""
-    verified_at: datetime
-    """When the newest state that a reconciliation verified was committed."""
     ends: Mapping[int, int]
-    """The end offsets of that state."""
+    """The end offsets of the newest state that a reconciliation verified."""
     restorable: Collection[int]
     """Snapshots that a state has to which the catalog may be restored."""
     line: Line
@@ -51,10 +50,9 @@ def why_kept(written: datetime, batches: Sequence[Batch] | None, limits: Limits)
         return YOUNG
     if any(one.snapshot_id in limits.restorable for one in batches):
         return RESTORABLE
-    verified_before = limits.verified_at - SLACK
     # What a restored catalog lost is verified by what came for it.
     of_main = [one for one in batches if one.published in limits.line]
-    if any(one.published >= verified_before or not covers(limits.ends, one.ends) for one in of_main):
+    if any(not covers(limits.ends, one.ends) for one in of_main):
         return UNVERIFIED
     addresses = [one.without_record.address for one in batches if one.without_record.address]
     if any(not path_of(one).startswith(limits.folder) for one in addresses):

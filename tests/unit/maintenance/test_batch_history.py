@@ -112,12 +112,26 @@ def test_nothing_goes_until_it_is_verified() -> None:
     assert "no reconciliation has verified" in stream.remove()["result"]
     stream.ledger.record_run("reconciled_table", {**state, "table_uuid": "u"}, later(stream, 0.001))
     assert stream.remove() == {
-        "result": "10 documents of batches older than 3 days removed; older ones that stay: "
+        "result": "10 documents of batches before 2026-02-09 02:40 UTC removed; older ones that stay: "
         f"17 ({UNVERIFIED}), 1 ({NEWEST})",
         "removed": 10,
         "kept": {UNVERIFIED: 17, NEWEST: 1},
     }
     assert stream.batch_log().without_record(OffsetRanges.of({0: [(0, 4800)]})).offsets == markers(480)
+
+
+def test_a_reconciliation_that_stands_still_keeps_what_came_since_and_reads_none_of_it() -> None:
+    stream = aged(days=4)
+    for _ in range(20):
+        stream.publish(40)
+        stream.note()
+    stream.s3.requests.clear()
+    removed = stream.remove()["removed"]
+    assert 0 < removed < 16
+    assert stream.s3.requests["GET"] < removed + 12
+    listed = {one.batch.snapshot_id for one in stream.batch_log().newest(10_000)}
+    verified = stream.line[159].published
+    assert {one.snapshot_id for one in stream.line if one.published >= verified - DAY} < listed
 
 
 def test_a_batch_that_a_state_has_to_which_the_catalog_may_be_restored_stays() -> None:
