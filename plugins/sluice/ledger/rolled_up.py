@@ -13,6 +13,8 @@ from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from sluice.core.offsets.offset_set import OffsetSet
 from sluice.core.offsets.ranges import OffsetRanges, Pair
 from sluice.core.tables.batches import Batch
@@ -107,12 +109,19 @@ class RolledUpReader:
 
 def newest(documents: Ledger) -> tuple[int, RolledUp]:
     """The newest rolled-up document of a batch log and its number; 0 and an empty one if there is none. A
-    LIST and a GET."""
+    LIST and a GET. Raises Refused if it is damaged."""
     for key in documents.keys(ROLLED_UP, limit=1):
-        number, document = rolled_up_number(key), documents.get(key)
-        if number is None or document is None:
-            raise ValueError(f"{documents.uri(key)} is no rolled-up document of a batch log")
-        return number, RolledUp.from_document(document)
+        try:
+            number = rolled_up_number(key)
+            if number is None:
+                raise ValueError("its name has no number")
+            return number, RolledUp.from_document(documents.require(key, "remove_history"))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Refused(
+                f"{documents.uri(key)}: damaged: {error!r}: it says which old offsets have no record. Fix: "
+                "restore the object's previous version, or delete it if the one behind it is whole",
+                ErrorCode.LAKE_FILE_MISSING,
+            ) from error
     return 0, RolledUp()
 
 
