@@ -131,3 +131,13 @@ def later(stream: MaintainedStream, days: float) -> datetime:
     """So many days later; nothing happens until then."""
     stream.now += days * DAY
     return stream.now
+
+
+def aged(days: int = 12, batches: int = 40, *, in_documents: bool = False) -> MaintainedStream:
+    """A stream of so many days, without a removal."""
+    stream = MaintainedStream()
+    for _ in range(days):
+        stream.publish(batches, in_documents=in_documents)
+        stream.verify()
+        stream.note()
+    return stream

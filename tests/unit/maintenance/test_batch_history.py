@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from datetime import timedelta
 
 import pytest
 
@@ -12,7 +11,7 @@ from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
-from sluice.core.tables.batches import Batch, time_of
+from sluice.core.tables.batches import time_of
 from sluice.ledger.batch_log import published_key
 from sluice.maintenance import batch_history
 from sluice.maintenance.expired_batches import (
@@ -24,24 +23,14 @@ from sluice.maintenance.expired_batches import (
     UNVERIFIED,
     YOUNG,
 )
-from tests.support.batches import LOCATION, NOON, History, batch, with_marker, writers_log
-from tests.support.maintained import DAY, MaintainedStream, later
+from tests.support.batches import LOCATION, NOON, batch, with_marker, writers_log
+from tests.support.maintained import DAY, MaintainedStream, aged, later
 from tests.support.raising import raising
 
 
 def markers(until: int) -> OffsetRanges:
     """The offsets without a record of so many batches."""
     return OffsetRanges.of({0: [(number * 10 + 9, number * 10 + 10) for number in range(until)]})
-
-
-def aged(days: int = 12, batches: int = 40, *, in_documents: bool = False) -> MaintainedStream:
-    """A stream of so many days, without a removal."""
-    stream = MaintainedStream()
-    for _ in range(days):
-        stream.publish(batches, in_documents=in_documents)
-        stream.verify()
-        stream.note()
-    return stream
 
 
 def test_after_ten_times_as_many_batches_as_many_objects_are_left() -> None:
@@ -274,83 +263,6 @@ def test_another_runs_roll_up_is_not_taken_for_its_own() -> None:
     with raising(Refused, "nothing was deleted", "Fix: "):
         stream.remove()
     assert stream.objects("batches/published/") == before
-
-
-def test_what_a_restored_catalog_lost_lately_stays_and_says_nothing_later() -> None:
-    stream = aged(days=4)
-    # Back to the first day; its successor reads all of it again, in other batches without a marker.
-    lost, stream.line = stream.line[40:], stream.line[:40]
-    writers_log(stream.s3).note_restore(stream.line[-20:], round(stream.now.timestamp() * 1000) + 1, "w2_b")
-    again = [
-        batch(1000 + n, 400 + n * 10, 410 + n * 10, writer="w2_b", at=lost[-1].published_at + n + 2)
-        for n in range(120)
-    ]
-    for start in range(0, 120, 10):
-        writers_log(stream.s3).record(again[start : start + 10])
-    stream.line += again
-    stream.next = 160
-    numbers = {one.snapshot_id for one in lost}
-    left = []
-    for _ in range(12):
-        stream.day(40)
-        left.append(len(stream.batch_log().recorded(numbers, time_of(0))))
-    assert (left[2], left[-1]) == (len(lost), 0)
-    every = OffsetRanges.of({0: [(0, 100_000)]})
-    expected = [(n * 10 + 9, n * 10 + 10) for n in (*range(40), *range(160, 640))]
-    assert stream.batch_log().without_record(every).offsets == OffsetRanges.of({0: expected})
-
-
-@pytest.mark.parametrize("seed", range(12))
-def test_removal_changes_nothing_for_readers_and_writers(seed: int) -> None:
-    """Whatever crashed and was restored: gaps are explained as before, and a writer finds what it found."""
-    history = History(seed, has_markers=True)
-    for _ in range(150):
-        history.step()
-    stream = MaintainedStream(Maintenance(restore_horizon_days=1, history_days=3), history.s3)
-    stream.line, stream.now = history.main.line, time_of(history.now)
-    if not stream.line:
-        return
-    every = OffsetRanges.of({0: [(0, 10_000)]})
-    assert stream.batch_log().without_record(every).offsets == _markers(stream)
-    kept = history.random.sample(stream.line, min(3, len(stream.line)))
-    for _ in range(8):
-        history.now += DAY // timedelta(milliseconds=1)
-        history.publish()
-        stream.line, stream.now = history.main.line, time_of(history.now)
-        stream.note()
-    for found in stream.states.values():
-        found += [one.snapshot_id for one in kept]
-    stream.verify()
-    untouched = dict(stream.s3.objects)
-    result = stream.remove()
-    assert result["removed"] + sum(result["kept"].values()) > 0
-    assert stream.batch_log().without_record(every).offsets == _markers(stream)
-    since = stream.now - 3 * DAY
-    assert stream.batch_log().newest(20, since) == _with(stream, untouched).batch_log().newest(20, since)
-    assert stream.batch_log().recorded([one.snapshot_id for one in kept], time_of(0)).keys() == {
-        one.snapshot_id for one in kept
-    }
-    for back in (0, 3, 6):
-        main = stream.line[: len(stream.line) - back][-40:]
-        assert _restored(stream.s3.objects, main) == _restored(untouched, main)
-
-
-def _markers(stream: MaintainedStream) -> OffsetRanges:
-    return OffsetRanges.of({0: [(one.ends[0] - 1, one.ends[0]) for one in stream.line]})
-
-
-def _with(stream: MaintainedStream, objects: dict[tuple[str, str], bytes]) -> MaintainedStream:
-    other = MaintainedStream(stream.maintenance)
-    other.s3.objects, other.line = objects, stream.line
-    return other
-
-
-def _restored(objects: dict[tuple[str, str], bytes], main: list[Batch]) -> set[str]:
-    """What a writer that finds this ``main`` records of restored catalogs."""
-    other = MaintainedStream()
-    other.s3.objects = dict(objects)
-    writers_log(other.s3).note_restore(main, NOON * 2, "w99_z")
-    return set(other.objects("batches/restored/"))
 
 
 def test_a_marked_batch_is_as_a_writer_writes_it() -> None:
