@@ -5,6 +5,7 @@
     local/run python -m bench.scale --rows 10000000    # a look of two minutes
     local/run python -m bench.scale                    # 112 million rows
     local/run python -m bench.scale --step whole_file  # no rows: hundreds of streams
+    local/run python -m bench.scale --step history     # no rows: objects after 2,000 batches
 
 Each step runs in a process of its own. Writes build/scale.json; exits with 1 if a goal is missed.
 """
@@ -23,15 +24,15 @@ from typing import Any
 
 from rich.table import Table
 
-from bench.scale import many_streams, proofs, synthetic
+from bench.scale import history, many_streams, proofs, synthetic
 from local.base import REPO
 from sluice.cli.terminal import new_console
 
 # The mission's own load.
 ROWS = 112_000_000
 # Figure -> the most that it may be; negative: the least.
-GOALS = {"peak_mb": 512, "rows_per_cpu_second": -5_000_000, **many_streams.GOALS}
-STEPS = [*proofs.STEPS, *many_streams.STEPS]
+GOALS = {"peak_mb": 512, "rows_per_cpu_second": -5_000_000, **many_streams.GOALS, **history.GOALS}
+STEPS = [*proofs.STEPS, *many_streams.STEPS, *history.STEPS]
 
 
 def is_reached(figure: str, value: float) -> bool:
@@ -49,7 +50,7 @@ def measure(module: str, *arguments: str) -> dict[str, Any]:
 
 def _rows(result: dict[str, Any], step: str) -> Iterator[tuple[str, float, float]]:
     """Figure, value and goal of a step; of many streams with what few take, which has no goal."""
-    figures = result["proofs"].get(step) or result["streams"][step]["many"]
+    figures = result["proofs"].get(step) or result["history"].get(step) or result["streams"][step]["many"]
     for figure, goal in GOALS.items():
         if figure in figures:
             yield figure, figures[figure], goal
@@ -66,7 +67,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=REPO / "build" / "scale.json")
     options = parser.parse_args()
     machine = {"cores": len(os.sched_getaffinity(0)), "load_before": round(os.getloadavg()[0], 1)}
-    result: dict[str, Any] = {"machine": machine, "goals": GOALS, "proofs": {}, "streams": {}}
+    result: dict[str, Any] = {"machine": machine, "goals": GOALS, "proofs": {}, "streams": {}, "history": {}}
     options.out.parent.mkdir(parents=True, exist_ok=True)
     steps = options.step or STEPS
     with TemporaryDirectory(prefix="sluice-scale-") as folder:
@@ -75,6 +76,8 @@ def main() -> int:
         for step in steps:
             if step in proofs.STEPS:
                 result["proofs"][step] = measure("proofs", step, folder, str(options.rows))
+            elif step in history.STEPS:
+                result["history"][step] = measure("history")
             else:
                 counts = {"few": many_streams.FEW, "many": many_streams.STEPS[step].streams}
                 result["streams"][step] = {

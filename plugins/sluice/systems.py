@@ -116,12 +116,17 @@ class Systems:
 
         return Bucket(self.s3, name)
 
+    def as_maintenance(self) -> S3Client:
+        """For what role ``maintenance`` alone may: delete objects, and write what is kept of a batch log."""
+        from sluice.clients.s3.remove_objects import ROLE as MAINTENANCE
+
+        return connect(self.load(MAINTENANCE).s3)
+
     def remove_objects(self, bucket: str, keys: Iterable[str]) -> None:
         """Delete the objects as role ``maintenance``; no other client of a task may delete."""
-        from sluice.clients.s3.remove_objects import ROLE as MAINTENANCE
         from sluice.clients.s3.remove_objects import remove
 
-        remove(connect(self.load(MAINTENANCE).s3), bucket, keys)
+        remove(self.as_maintenance(), bucket, keys)
 
     def ledger(self, stream: str) -> Ledger:
         from sluice.ledger.documents import Ledger

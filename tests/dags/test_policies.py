@@ -359,7 +359,7 @@ def test_a_failed_compaction_fails_the_run_and_stops_no_removal_once_it_is_verif
         # The only leaf, so that it decides on the run's state.
         (last,) = (task for task in dag.tasks if not task.downstream_task_ids)
         assert (last.task_id, last.trigger_rule, last.upstream_task_ids) == (
-            "record_maintenance", "none_failed", {"compact", "remove_files"},
+            "record_maintenance", "none_failed", {"compact", "remove_history"},
         )  # fmt: skip
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch
+from sluice.core.tables.without_record import WithoutRecord
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from spark_jobs.common.consumer import batch_log
@@ -23,6 +24,14 @@ def batch(number: int, start: int, end: int, *, writer: str = "w1_a", at: int | 
     ranges, ends = OffsetRanges.of({0: [(start, end)]}), {0: end}
     epoch = int(writer[1 : writer.index("_")])
     return Batch(number, number, writer, epoch, ranges, ends, end - start, 1, published - 500, published)
+
+
+def with_marker(one: Batch, address: str = "") -> Batch:
+    """The last of its offsets has no record; ``address``: of the document that says so."""
+    end = one.ends[0]
+    said = WithoutRecord(OffsetRanges.of({0: [(end - 1, end)]}))
+    said = WithoutRecord(address=address, documented=said.count) if address else said
+    return replace(one, rows=one.rows - 1, without_record=said)
 
 
 def writers_log(s3: MemoryS3) -> batch_log.BatchLogWriter:
@@ -52,7 +61,9 @@ class Main:
 class History:
     """Random writers, each with failovers, crashes and restored catalogs, over one bucket."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, has_markers: bool = False) -> None:
+        """``has_markers``: whether the last offset of each batch has no record."""
+        self.has_markers = has_markers
         self.random = random.Random(seed)  # noqa: S311
         self.s3, self.now = MemoryS3(page=3), NOON
         self.main, self.backups = Main(), list[Main]()
@@ -86,6 +97,7 @@ class History:
         end = self.main.end
         until = end + self.random.randint(1, 9)
         new = batch(self.snapshots, end, until, writer=self.writer, at=self.now)
+        new = with_marker(new) if self.has_markers else new
         self.main = Main([*self.main.line, new], self.main.unrecorded + 1)
         if self.main.unrecorded >= INTERVAL:
             self._record()

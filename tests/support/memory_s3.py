@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
@@ -37,6 +37,8 @@ class MemoryS3:
         self.any_version = False
         # When an object was put, if not at WHEN.
         self.modified: dict[tuple[str, str], datetime] = {}
+        # The time of a put, if one has to be in it.
+        self.clock: Callable[[], datetime] | None = None
         # How often an object was restored by copy, without its versions.
         self.copies: Counter[tuple[str, str]] = Counter()
         # By version: other ETags, as of an upload in parts; and the checksums in the answer to a HEAD.
@@ -63,6 +65,8 @@ class MemoryS3:
         if place in self.objects:
             raise error("PreconditionFailed", "PutObject")
         self.objects[place] = given["Body"]
+        if self.clock is not None:
+            self.modified[place] = self.clock()
 
     def upload_fileobj(self, **given: Any) -> None:
         self.requests["PUT"] += 1

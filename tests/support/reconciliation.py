@@ -197,6 +197,7 @@ class World:
                 s3=self.memory.as_client(),
                 bucket=lambda name: Bucket(self.memory.as_client(), name),
                 remove_objects=self.remove,
+                as_maintenance=self.memory.as_client,
             ),
             "tables": KnownTables(self.lake, self.history, lambda: self.now),
             "ledger": self.history,

@@ -15,6 +15,7 @@ from sluice.config.sections import cluster as cluster_spec
 from sluice.config.sections import csv as csv_spec
 from sluice.config.sections import generator as generator_spec
 from sluice.config.sections import query as query_spec
+from sluice.config.sections.maintenance import Maintenance
 from sluice.config.sections.records import checks as records_checks
 from sluice.config.sections.sink import SinkKind
 from sluice.config.sections.topic import (
@@ -159,6 +160,15 @@ def _check_topic_of_others(topic: Topic, where: str) -> None:
 def _check_numbers(spec: StreamSpec, where: str) -> None:
     for name in ("budget", "consumer", "supervision", "maintenance"):
         limits.check(getattr(spec, name), name, where)
+    maintenance = spec.maintenance
+    # One that is not declared follows.
+    is_declared = maintenance.history_days != Maintenance.history_days
+    if is_declared and maintenance.history_days < maintenance.restore_horizon_days:
+        raise ConfigError(
+            f"{where}: maintenance history_days is {maintenance.history_days} and restore_horizon_days "
+            f"{maintenance.restore_horizon_days}: a restored catalog needs the history since. Fix: declare "
+            "history_days of as many days at least"
+        )
 
 
 def _check_records(spec: StreamSpec, where: str) -> None:

@@ -4,6 +4,7 @@
 
     published/<countdown of the oldest>-<countdown of the newest>-<time of the oldest>-<writer>.json
     restored/<countdown>-<countdown of the newest batch of main>-<writer>.json
+    rolled-up/<number, falling>.json
 
 A published document has ten batches or more of one writer, oldest first. While one writer publishes, no other
 does, so documents of two writers do not overlap in time, and two of one writer overlap only if one begins
@@ -13,6 +14,9 @@ of the keys both the oldest and the newest batch of each document fall.
 A restored document says that a writer found another ``main`` than the one whose batches were recorded last: a
 backup of the catalog was restored. Among the batches before this,
 ``main`` has those up to its newest one then.
+
+The rolled-up document that sorts first has what stays known of published ones that maintenance deleted:
+:mod:`sluice.ledger.rolled_up`.
 """
 
 from __future__ import annotations
@@ -30,9 +34,11 @@ from sluice.ledger.keys import countdown, counted_down, moment
 _STEP = timedelta(milliseconds=1)
 _EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 FOLDER = "batches"
-PUBLISHED, RESTORED = "published/", "restored/"
+PUBLISHED, RESTORED, ROLLED_UP = "published/", "restored/", "rolled-up/"
 _PUBLISHED_KEY = re.compile(rf"{PUBLISHED}(\d{{17}})-(\d{{17}})-[^/]+\.json$")
 _RESTORED_KEY = re.compile(rf"{RESTORED}(\d{{17}})-(\d{{17}})-[^/]+\.json$")
+_ROLLED_UP_KEY = re.compile(rf"{ROLLED_UP}(\d{{9}})\.json$")
+_LAST_NUMBER = 10**9 - 1
 
 
 @dataclass(frozen=True)
@@ -87,6 +93,17 @@ def restore_of(key: str) -> Restore | None:
     """The restore of a restored document, by its key; None for another key."""
     found = _RESTORED_KEY.search(key)
     return Restore(counted_down(found[1]), counted_down(found[2])) if found else None
+
+
+def rolled_up_key(number: int) -> str:
+    """``number``: from 1 on; the newest sorts first."""
+    return f"{ROLLED_UP}{_LAST_NUMBER - number:09d}.json"
+
+
+def rolled_up_number(key: str) -> int | None:
+    """The number of a :func:`rolled_up_key`; None for another key."""
+    found = _ROLLED_UP_KEY.search(key)
+    return _LAST_NUMBER - int(found[1]) if found else None
 
 
 def restore_found(

@@ -33,6 +33,7 @@ from sluice.ledger.batch_log import (
     span_of,
 )
 from sluice.ledger.documents import Ledger
+from sluice.ledger.rolled_up import RolledUpReader
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -57,6 +58,7 @@ class BatchLog:
 
     def __init__(self, table: Table, documents: Ledger) -> None:
         self.table, self.documents = table, documents
+        self._rolled_up = RolledUpReader(documents)
 
     @classmethod
     def open(cls, client: S3Client, table: Table) -> Self:
@@ -183,6 +185,7 @@ class BatchLog:
         return batch.files + own + 1 + batch.metadata_files
 
     def _batches(self, key: str) -> list[Batch]:
+        # Maintenance may have deleted it since it was listed.
         document = self.documents.get(key)
         return batches_in(document) if document else []
 
@@ -205,12 +208,26 @@ class BatchLog:
         """What the batches that published ``offsets`` recorded of those among them that have no record.
 
         Costs a GET for each document of a batch's many ranges; if ``main`` does not keep the batches, a
-        search by time as of :meth:`holding`, and a GET for ten of them.
+        search by time as of :meth:`holding`, and a GET for ten of them; for offsets that none of these
+        published, a LIST and a GET of what is kept of older ones.
         """
-        return WithoutRecord.joined(
-            batch.without_record.read(self._read_without_record).within(own)
-            for batch, own in self._publishing(offsets)
-        )
+        found, left = list[WithoutRecord](), offsets
+        for batch, own in self._publishing(offsets):
+            try:
+                found.append(batch.without_record.read(self._read_without_record).within(own))
+            except Refused as error:
+                # Maintenance deletes it before the batch's own document, and keeps what it says.
+                if error.code is not ErrorCode.LAKE_FILE_MISSING or not self._rolled_up.about(own).has(own):
+                    raise
+            else:
+                left = left.minus(own)
+        if left:
+            kept = self._rolled_up.about(left)
+            found.append(kept.of(left))
+            # A batch that maintenance left among older ones is found by its own offsets.
+            if (others := kept.others(left)) != left:
+                found.append(self.without_record(others))
+        return WithoutRecord.joined(found)
 
     def _read_without_record(self, address: str) -> Mapping[str, Any]:
         found: Mapping[str, Any] = read_change(self.documents.client, address, "offsets without a record")
@@ -242,7 +259,8 @@ class BatchLog:
         newest = [found.published for place in last if (found := self.holding(*place)) is not None]
         firsts = {p: ranges.pairs()[0][0] for p, ranges in missing.partitions.items()}
         for batch in self._recorded(None, max(newest)) if newest else ():
-            if own := published(batch):
+            # Also behind a batch that maintenance removed, whose offsets a lost one may have.
+            if batch.published in self.line and (own := published(batch)):
                 yield batch, own
             # Those before it have lower offsets.
             if all(first >= min(batch.ends.get(p, 0), below[p]) for p, first in firsts.items()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from types import MappingProxyType
 
@@ -21,6 +22,14 @@ from sluice.ledger.keys import (
     history_prefix,
     moment_of,
 )
+
+
+@dataclass(frozen=True)
+class RecordTime:
+    """``at``: a record's time, by the clock of who wrote it; ``written``: by S3's."""
+
+    at: datetime
+    written: datetime
 
 
 class History(Ledger):
@@ -121,6 +130,12 @@ class History(Ledger):
             if document is not None:
                 at = datetime.fromisoformat(document["at"])
                 yield MetadataRecord(at, document["tables"], document["run"])
+
+    def metadata_times(self) -> Iterator[RecordTime]:
+        """When the records of metadata were written, newest first: a LIST for a thousand of them."""
+        for key, written in self.written(history_prefix(METADATA)):
+            if (at := moment_of(key)) is not None:
+                yield RecordTime(at, written)
 
     def record_maintenance(self, at: datetime, run: str) -> None:
         """Record that ``run`` of maintenance was complete."""

@@ -61,8 +61,8 @@ RUNTIME = "runtime"
 METADATA, MAINTENANCE = "metadata", "maintenance"
 # Kinds of the records of a load that was verified, and up to which offsets; that was not, and why.
 PROOF, NOT_VERIFIED = "proof", "not_verified"
-# States of a stream's tables that a reconciliation verified.
-VERIFIED_TABLE = "reconciled_table"
+# What a reconciliation verified or saw: states of a stream's tables, offsets of the systems, stored files.
+VERIFIED_TABLE, OBSERVED, CHECKED = "reconciled_table", "reconciled_offsets", "reconciled_files"
 # The kinds of events, of any component.
 EVENTS = (
     "health",
@@ -280,3 +280,7 @@ def moment_of(key: str) -> datetime | None:
 def passed_kind(step: str) -> str:
     """Kind of the records of what a step of reconciliation saw that passed; ``step``: as ``table``."""
     return f"passed_{step}"
+
+
+# Kinds of the records of checks, of which readers need the newest and those of the last days.
+OF_CHECKS = (MAINTENANCE, VERIFIED_TABLE, OBSERVED, CHECKED, passed_kind("table"), passed_kind("files"))

@@ -49,10 +49,11 @@ class LedgerMarks:
 
     def lost(self, kind: str) -> str | None:
         """Address of the marked document if the ledger does not have it; None also without a mark."""
-        key = self._marked(kind)
+        key = self.marked(kind)
         return self.ledger.uri(key) if key and self.ledger.get(key) is None else None
 
-    def _marked(self, kind: str) -> str | None:
+    def marked(self, kind: str) -> str | None:
+        """The key that is marked; None without a mark."""
         name = self._name(kind)
         # Airflow's `get` takes an Airflow that does not answer for one without the Variable; `keys` raises.
         if name not in list(self.store.keys(prefix=name)):

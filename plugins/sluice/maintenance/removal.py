@@ -38,6 +38,7 @@ from sluice.core.tables.storage import documents_place
 from sluice.ledger.keys import METADATA, history_key, rewrite_key
 from sluice.ledger.verified_rewrites import VerifiedRewrites
 from sluice.maintenance.held import Held
+from sluice.maintenance.horizon import longest_gap
 
 if TYPE_CHECKING:
     from sluice.clients.lake.referenced import ReferencedFiles
@@ -126,11 +127,10 @@ class FileRemoval:
         """As if it was ``now``. Returns table -> number of deleted files, or why none was looked for."""
         maintenance, history = self.spec.maintenance, self._systems.history(self.spec.name)
         horizon = timedelta(days=maintenance.restore_horizon_days)
-        longest_gap = 2 * timedelta(hours=maintenance.schedule_hours)
         recorded = history.metadata()
         records, future = list[MetadataRecord](), None
         try:
-            records = needed_records(recorded, now, horizon, longest_gap)
+            records = needed_records(recorded, now, horizon, longest_gap(maintenance))
         except FutureRecord as error:
             # Which records there are says nothing of the files, so these are checked before the step fails.
             future = error

@@ -197,7 +197,7 @@ def _named(rows: Sequence[int]) -> str:
 
 def _batch(batch: Batch | None) -> str:
     if batch is None:
-        return "not recorded"
+        return "not recorded, or its record was deleted after history_days"
     published = batch.published.isoformat(timespec="milliseconds")
     return f"{batch.batch_id} of {batch.writer}, published {published}, {batch.ranges}"
 

@@ -49,6 +49,7 @@ _OTHERS = {
     "operators.maintenance.removal": (
         "RecordMetadataOperator",
         "RemoveFilesOperator",
+        "RemoveHistoryOperator",
         "RecordMaintenanceOperator",
     ),
     "operators.maintenance.reconciliation": (

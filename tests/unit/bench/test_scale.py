@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.scale import declared, proofs, synthetic
+from bench.scale import declared, history, proofs, synthetic
 from bench.scale.__main__ import GOALS, is_reached, measure
 from local.base import REPO
 from sluice.config import folders, streams
@@ -47,6 +47,12 @@ def test_a_row_that_is_missing_or_there_twice_fails(folder: Path, step: str, off
 def test_goals_are_at_most_or_at_least() -> None:
     assert [is_reached("peak_mb", value) for value in (512, 513)] == [True, False]
     assert [is_reached("rows_per_cpu_second", value) for value in (5e6, 4e6)] == [True, False]
+
+
+def test_what_is_left_of_many_batches_is_what_is_left_of_few() -> None:
+    found = history.history(few=200, many=400)
+    assert found["batches"]["200"] == found["batches"]["400"] > 0
+    assert is_reached("objects_left_ratio", found["objects_left_ratio"])
 
 
 @pytest.mark.exhaustive

@@ -74,14 +74,26 @@ def test_a_share_is_100_percent_at_most() -> None:
 
 def test_maintenance_may_be_left_out_and_its_values_are_1_or_more() -> None:
     declared = {
-        "schedule_hours": 24, "restore_horizon_days": 7, "reconciliation_hours": 1, "reverify_hours": 24,
+        "schedule_hours": 24, "restore_horizon_days": 7, "history_days": 90, "reconciliation_hours": 1,
+        "reverify_hours": 24,
     }  # fmt: skip
     assert asdict(streams.parse(MINIMAL, "stream.toml").maintenance) == declared
-    for key in declared:
+    for key in declared.keys() - {"history_days"}:
         one = streams.parse(f"{MINIMAL}[maintenance]\n{key} = 1\n", "stream.toml").maintenance
         assert asdict(one) == declared | {key: 1}
         with raising(ConfigError, "stream.toml", f"maintenance {key} is 0"):
             streams.parse(f"{MINIMAL}[maintenance]\n{key} = 0\n", "stream.toml")
+
+
+def test_history_is_kept_as_long_as_airflows_runs_and_as_a_catalog_may_be_restored() -> None:
+    text = f"{MINIMAL}[maintenance]\nhistory_days = "
+    assert streams.parse(f"{text}30\n", "stream.toml").maintenance.history_days == 30
+    with raising(ConfigError, "stream.toml", "maintenance history_days is 29", "at least 30"):
+        streams.parse(f"{text}29\n", "stream.toml")
+    with raising(ConfigError, "history_days is 45 and restore_horizon_days 46", "Fix: "):
+        streams.parse(f"{text}45\nrestore_horizon_days = 46\n", "stream.toml")
+    longer = f"{MINIMAL}[maintenance]\nrestore_horizon_days = 120\n"
+    assert streams.parse(longer, "stream.toml").maintenance.history_days == 90
 
 
 FEED = """

@@ -172,7 +172,13 @@ def test_nothing_is_asked_of_s3_that_s3_tables_keep() -> None:
     granted = s3_grants(found)
     resources = {one for theirs in granted.values() for grant in theirs for one in grant.resources}
     assert not [one for one in resources if fnmatchcase(f"{LAKE}/lake/x/data/y", one)]
-    assert [one.resources for one in granted["maintenance"]] == [(f"{found.ledger}/*/portions/*",)]
+    kept = f"{found.documents}/*/batches/rolled-up/*"
+    assert [one.resources for one in granted["maintenance"]] == [
+        (f"{found.documents}/*/batches/published/*", kept, f"{found.documents}/*/without-record/*"),
+        (kept,),
+        (f"{found.ledger}/*/portions/*",),
+        tuple(f"{found.ledger}/*/history/{kind}*" for kind in ("maintenance/", "reconciled_", "passed_")),
+    ]
     documents = {
         role: {
             action for grant in theirs for action in grant.actions if f"{LAKE}/documents/*" in grant.resources

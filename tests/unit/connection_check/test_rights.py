@@ -24,6 +24,7 @@ from sluice.connection_check.rights.s3 import (
     s3_grants,
     samples,
 )
+from sluice.ledger.keys import OF_CHECKS
 
 K8S = Path(__file__).resolve().parents[3] / "k8s"
 PLACES = Places(
@@ -77,13 +78,28 @@ def test_kafka_allows_to_describe_what_may_be_read_or_written() -> None:
         (DELETE, "points/c/x", {"consumer"}),
         (DELETE, "lake/tables/x/data/y", {"maintenance"}),
         (DELETE, "lake/tables/x/loaded/y", set()),
+        (DELETE, "lake/tables/x/batches/published/y", {"maintenance"}),
+        (DELETE, "docs/d/x/batches/rolled-up/y", {"maintenance"}),
+        (DELETE, "docs/d/x/without-record/y", {"maintenance"}),
+        (DELETE, "lake/tables/x/batches/restored/y", set()),
+        (PUT, "docs/d/x/batches/rolled-up/y", {"consumer", "maintenance"}),
+        (PUT, "docs/d/x/batches/published/y", {"consumer"}),
         (DELETE, "ledger/s/portions/a/b.json", {"maintenance"}),
+        (DELETE, "ledger/s/history/reconciled_table/x.json", {"maintenance"}),
+        (DELETE, "ledger/s/history/passed_files/x.json", {"maintenance"}),
+        (DELETE, "ledger/s/history/suspend/x.json", set()),
+        (DELETE, "ledger/s/history/metadata/x.json", set()),
         (DELETE, "ledger/s/runs/x.json", set()),
     ],
 )
 def test_who_may_do_what_where(action: str, resource: str, roles: set[str]) -> None:
     grants = s3_grants(PLACES)
     assert {role for role in ROLES if allows(grants[role], action, resource)} == roles
+
+
+def test_each_kind_of_records_of_checks_may_be_deleted() -> None:
+    mine = s3_grants(PLACES)["maintenance"]
+    assert all(allows(mine, DELETE, f"ledger/s/history/{kind}/x.json") for kind in OF_CHECKS)
 
 
 def test_an_optional_right_counts_if_it_is_asked_for() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +17,7 @@ from sluice.ledger.batches import BatchLog
 from sluice.ledger.documents import Ledger
 from tests.support import foreign
 from tests.support import lake as lakes
-from tests.support.batches import NOON, History, batch, readers_log, writers_log
+from tests.support.batches import NOON, History, batch, readers_log, with_marker, writers_log
 from tests.support.memory_s3 import MemoryS3
 
 if TYPE_CHECKING:
@@ -170,12 +169,6 @@ def test_a_snapshot_says_what_it_read_and_main_when_it_was_published(tmp_path: P
     assert found.seconds == (found.published_at - 1) / 1000
     assert [one.batch for one in log.newest(5)] == [found]
     assert Batch.from_json(found.to_json()) == found
-
-
-def with_marker(one: Batch) -> Batch:
-    """The last of its ten offsets has no record."""
-    end = one.ends[0]
-    return replace(one, rows=9, without_record=WithoutRecord(OffsetRanges.of({0: [(end - 1, end)]})))
 
 
 @pytest.mark.parametrize("kept", [5, 400], ids=["in the log", "on main"])

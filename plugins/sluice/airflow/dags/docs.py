@@ -75,7 +75,9 @@ another those of a partition that has five or more.
 
 A rewrite is published only if it is verified to hold the same rows, each once. The stream runs meanwhile:
 its consumer and its queries detect the commit and resume from it. Replaced files are deleted when no state
-of the catalog of the last {spec.maintenance.restore_horizon_days} days needs them.
+of the catalog of the last {spec.maintenance.restore_horizon_days} days needs them. Documents of batches that
+are older than {spec.maintenance.history_days} days, and verified, are deleted, too; what they say of gaps in
+the offsets stays.
 
 Where the platform files declare `[lake] maintenance = "catalog"`, the catalog does all that by itself. The
 steps that would are skipped then, and say so; `{spec.name}_reconciliation` verifies what the catalog

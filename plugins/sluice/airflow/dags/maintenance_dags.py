@@ -26,6 +26,7 @@ from sluice.airflow.operators.maintenance.removal import (
     RecordMaintenanceOperator,
     RecordMetadataOperator,
     RemoveFilesOperator,
+    RemoveHistoryOperator,
 )
 from sluice.changes.approval import APPROVE
 from sluice.changes.plan import PLAN
@@ -33,7 +34,7 @@ from sluice.config.stream import StreamSpec
 
 
 def maintenance_dag(spec: StreamSpec) -> DAG:
-    """``<stream>_maintenance``: compaction and late deletion of files, by default once a day."""
+    """``<stream>_maintenance``: compaction and late deletion of files and history, by default once a day."""
     with make_dag(
         f"{spec.name}_maintenance",
         f"{spec.label}: maintenance",
@@ -54,13 +55,14 @@ def maintenance_dag(spec: StreamSpec) -> DAG:
             VerifyCompactionOperator(task_id="verify_compaction", stream=spec.name, trigger_rule="all_done"),
             # Where the catalog maintains the tables, the steps before are skipped, and each says why.
             RemoveFilesOperator(task_id="remove_files", stream=spec.name, trigger_rule="none_failed"),
+            RemoveHistoryOperator(task_id="remove_history", stream=spec.name, trigger_rule="none_failed"),
             RecordMaintenanceOperator(
                 task_id="record_maintenance", stream=spec.name, trigger_rule="none_failed"
             ),
         ]
         chain(*steps)
         # A compaction that failed for one table, and is verified, stops no removal; but the run fails.
-        steps[1] >> steps[4]
+        steps[1] >> steps[-1]
     dag.doc_md = docs.maintenance(spec, steps)
     return dag
 

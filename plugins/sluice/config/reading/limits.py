@@ -25,8 +25,10 @@ MAXIMA = {
 }
 # For any other number: what Airflow's tables and Kafka's requests take.
 MAX_INTEGER = 2**31 - 1
-# For the numbers that may be less than 1.
+# For the numbers that may be less than 1, and those that must be more.
 MINIMA = {
+    # As Airflow keeps its runs by default: one that is cleared reads what it wrote.
+    "history_days": 30,
     **dict.fromkeys(("executors", "delete_markers", "s3_calls_per_batch"), 0),
     **dict.fromkeys(("offset_minutes", "watermark_minutes", "keeps_hours"), 0),
     "skip_lines": 0,

@@ -19,6 +19,11 @@ class Maintenance:
         int,
         "a catalog restored to a state of the last N days finds all of its files",
     ] = 7
+    history_days: Annotated[
+        int,
+        "[documents of batches](operating.md#retention) are kept for N days at least, and for "
+        "`restore_horizon_days`",
+    ] = 90
     reconciliation_hours: Annotated[
         int,
         "hours between two [reconciliations](operating.md#reconciliation-findings)",

@@ -8,6 +8,9 @@ from fnmatch import fnmatchcase
 
 from sluice.core.registry.schemas import KEPT_PREFIX as SCHEMAS
 from sluice.core.schema_versions.documents import FOLDERS as DOCUMENTS
+from sluice.core.tables.without_record import FOLDER as WITHOUT_RECORD
+from sluice.ledger.batch_log import FOLDER as BATCHES
+from sluice.ledger.batch_log import PUBLISHED, ROLLED_UP
 from sluice.ledger.keys import PORTIONS
 
 GET, GET_VERSION, PUT = "s3:GetObject", "s3:GetObjectVersion", "s3:PutObject"
@@ -20,6 +23,11 @@ WRITING = (PUT, ABORT, PARTS)
 LISTING = (LIST, LOCATION)
 SEEING_VERSIONS = (LIST_VERSIONS, VERSIONING, LIST_UPLOADS)
 ON_BUCKETS = frozenset({*LISTING, *SEEING_VERSIONS})
+KEPT_OF_BATCHES = f"{BATCHES}/{ROLLED_UP.rstrip('/')}"
+# Kinds of the records of checks.
+RECORDS = ("maintenance/", "reconciled_", "passed_")
+# Folders of a table's documents of which maintenance deletes old ones.
+EXPIRING = (f"{BATCHES}/{PUBLISHED.rstrip('/')}", KEPT_OF_BATCHES, WITHOUT_RECORD)
 
 
 @dataclass(frozen=True)
@@ -75,8 +83,8 @@ def bucket_of(place: str) -> str:
 
 def s3_grants(places: Places) -> dict[str, list[Grant]]:
     """Role -> its rights; the rest is denied. Only ``maintenance`` may delete, and only current versions: of
-    tables' files, and of what unfinished verifications left; and ``consumer`` old checkpoints in their
-    bucket."""
+    tables' files, of documents of batches, of records of checks, and of what unfinished verifications left;
+    and ``consumer`` old checkpoints in their bucket."""
     ledger = f"{places.ledger}/*"
     tables = () if places.in_catalog else (f"{places.lake}/*",)
     documents = (f"{places.documents}/*",) if places.documents else ()
@@ -87,6 +95,9 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
         read = (ledger, *documents, f"{places.source}/*")
     schemas = f"{places.ledger}/{SCHEMAS}/*"
     deletable = ("data", "metadata", *DOCUMENTS) if places.is_deleted_from else ()
+    # Where tables have their documents: those of a catalog's buckets have them elsewhere.
+    beside = [places.lake] if places.is_deleted_from or not places.in_catalog else []
+    beside += [places.documents] if places.documents else []
     kept: list[Grant] = []
     if places.checkpoints:
         kept = [
@@ -130,7 +141,11 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
         # Airflow reads and decides; not loaded/, the tables' record of loaded rows.
         "maintenance": [
             Grant((DELETE,), tuple(f"{places.lake}/*/{part}/*" for part in deletable)),
+            Grant((DELETE,), tuple(f"{one}/*/{part}/*" for one in beside for part in EXPIRING)),
+            # What is kept of these.
+            Grant((PUT,), tuple(f"{one}/*/{KEPT_OF_BATCHES}/*" for one in beside)),
             Grant((DELETE,), (f"{places.ledger}/*/{PORTIONS}*",)),
+            Grant((DELETE,), tuple(f"{places.ledger}/*/history/{kind}*" for kind in RECORDS)),
         ],
     }
     return {role: [one for one in theirs if one.resources] for role, theirs in granted.items()}

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Protocol, TypeVar
 
 from sluice.core.error_codes import ErrorCode
 from sluice.core.schema_versions.followed import FOLDER as SCHEMAS
@@ -50,6 +51,16 @@ class MetadataRecord:
     run: str
 
 
+class Timed(Protocol):
+    """A record of maintenance, by the time that it says."""
+
+    @property
+    def at(self) -> datetime: ...
+
+
+R = TypeVar("R", bound=Timed)
+
+
 class ClockChanged(ValueError):
     """A record's time is not the one at which it was written."""
 
@@ -75,15 +86,15 @@ def path_of(uri: str) -> str:
 
 
 def needed_records(
-    newest_first: Iterable[MetadataRecord], now: datetime, horizon: timedelta, longest_gap: timedelta
-) -> list[MetadataRecord]:
+    newest_first: Iterable[R], now: datetime, horizon: timedelta, longest_gap: timedelta
+) -> list[R]:
     """The records whose files must stay, the base first; empty if they do not cover the horizon.
 
     The clock may have stepped forward between two records, or since the newest: a gap counts as at most
     ``longest_gap``, and the longest one does not count at all. So a pause of maintenance keeps files longer.
     Raises FutureRecord.
     """
-    found: list[MetadataRecord] = []
+    found: list[R] = []
     gaps: list[timedelta] = []
     for record in newest_first:
         if record.at > now:

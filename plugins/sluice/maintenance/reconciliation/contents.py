@@ -15,11 +15,10 @@ from sluice.core.findings import Finding, FindingName
 from sluice.core.json_record import Document
 from sluice.core.messages import summarize
 from sluice.core.tables.known_tables import TableState
-from sluice.ledger.keys import PORTIONS, PROOF, VERIFIED_TABLE
+from sluice.ledger.keys import OBSERVED, PORTIONS, PROOF, VERIFIED_TABLE
 from sluice.ledger.run_documents import run_of_change
 from sluice.maintenance.reconciliation.on_purpose import WAITS, waiting
 from sluice.maintenance.reconciliation.portion_removal import useless
-from sluice.maintenance.reconciliation.positions import OBSERVED
 from sluice.maintenance.reconciliation.report import NOTHING, ONCE, check_findings, table_findings
 from sluice.maintenance.reconciliation.table_contents import TableContents
 from sluice.maintenance.reconciliation.verified_table import Base, Verified

@@ -17,6 +17,7 @@ from sluice.core.findings import Finding, FindingName
 from sluice.core.schema_versions import documents
 from sluice.core.tables.for_each import for_each_table
 from sluice.core.tables.storage import WrittenObject
+from sluice.ledger.keys import CHECKED
 from sluice.loads.written.inventory import check_objects, not_shown_of_files
 from sluice.maintenance.reconciliation.report import (
     DAMAGED,
@@ -36,9 +37,6 @@ if TYPE_CHECKING:
     from sluice.systems import Systems
 
 log = logging.getLogger(__name__)
-
-# A kind of the history: up to which manifest lists the newest run has checked, for the next one.
-CHECKED = "reconciled_files"
 
 
 def reconcile_files(

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from sluice.core.findings import Earlier, Observed, Proof, findings
 from sluice.core.tables.known_tables import TableState
-from sluice.ledger.keys import PROOF
+from sluice.ledger.keys import OBSERVED, PROOF
 from sluice.maintenance.reconciliation.report import (
     NOTHING,
     ONCE,
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# A kind of the history: what the newest runs read, for the next one.
-OBSERVED = "reconciled_offsets"
+# What runs of so many seconds read is compared.
 EARLIER_SECONDS = 26 * 3600.0
 
 

@@ -1,14 +1,19 @@
-"""Steps of maintenance that delete files late: record the current metadata, remove what no record needs."""
+"""Steps of maintenance that delete late: record the current metadata, remove what no record needs."""
 
 from __future__ import annotations
 
+import os
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from sluice.airflow import database
 from sluice.airflow.failures import failed_attempt
 from sluice.airflow.operators.base import StreamOperator
 from sluice.airflow.operators.maintenance.by_catalog import OwnMaintenanceMixin
 from sluice.config.tables import lake_tables
+from sluice.maintenance.batch_history import BatchHistory
+from sluice.maintenance.check_records import CheckRecords
+from sluice.maintenance.reconciliation.contents import MARKED
 from sluice.maintenance.removal import FileRemoval, NotVerifiedYet, check_rewrites, record_metadata
 
 if TYPE_CHECKING:
@@ -51,6 +56,30 @@ class RemoveFilesOperator(OwnMaintenanceMixin, StreamOperator):
         except NotVerifiedYet as error:
             raise failed_attempt(error.code, error) from error
         return FileRemoval(self.platform_hook, self.spec).remove(datetime.now(UTC))
+
+
+class RemoveHistoryOperator(StreamOperator):
+    """Delete documents of batches, and records of checks, that are older than ``history_days`` and that
+    nothing needs any more.
+
+    May run again at any time. That role ``maintenance`` may not is said, and fails nothing: they take space.
+    """
+
+    does = (
+        "deletes documents of batches that are older than `history_days` and verified, keeps what they say "
+        "of offsets, and deletes records of checks that are as old"
+    )
+    fails_if = "the catalog, the bucket or the ledger does not answer, or another run does the same"
+
+    checked = staticmethod(lake_tables)
+
+    def work(self, context: Context) -> dict[str, Any]:
+        fewest_days, marks = database.days(os.environ), self.marks_of(self.ledger)
+        marked = {key for kind in MARKED if (key := marks.marked(kind))}
+        batches = BatchHistory(self.platform_hook, self.spec, fewest_days).remove(datetime.now(UTC))
+        records = CheckRecords(self.platform_hook, self.spec, marked, fewest_days).remove(datetime.now(UTC))
+        notes = [*batches.pop("notes", ()), *records.pop("notes", ())]
+        return {**batches, "records": records, **({"notes": notes} if notes else {})}
 
 
 class RecordMaintenanceOperator(StreamOperator):
