@@ -87,14 +87,13 @@ def _work() -> Path:
 
 def _ensure_all(java_home: Path, board: ProgressDisplay, parts: list[str]) -> None:
     def python_then_jars() -> None:
-        # In this order: PySpark contains Ivy, which fetches the jars; the archive is made of both.
-        is_other = _ensure_environment(board)
-        for name in ("spark", "kafka"):
-            is_made = _ensure(jars(name), f"{name} jars", partial(build.make_jar_set, name, java_home), board)
-            is_other |= is_made and name == "spark"
-        if is_other:
-            # A JVM takes no archive of the same jars with other times.
+        if any(one.damage() for one in (environment(), jars("spark"))):
+            # A JVM takes no archive of the same jars with other times. First: a set-up that is ended goes on.
             discard(spark_classes(java_home).path)
+        # In this order: PySpark contains Ivy, which fetches the jars; the archive is made of both.
+        _ensure_environment(board)
+        for name in ("spark", "kafka"):
+            _ensure(jars(name), f"{name} jars", partial(build.make_jar_set, name, java_home), board)
         make_archive = partial(build.make_class_archive, java_home)
         _ensure(spark_classes(java_home), "archive of Spark's classes", make_archive, board)
 
@@ -126,9 +125,9 @@ def _ensure_all(java_home: Path, board: ProgressDisplay, parts: list[str]) -> No
             raise
 
 
-def _ensure_environment(board: ProgressDisplay) -> bool:
+def _ensure_environment(board: ProgressDisplay) -> None:
     title = "Python environment (Airflow, Spark, PyIceberg …)"
-    return _ensure(environment(), title, build.make_python_environment, board, in_place=True)
+    _ensure(environment(), title, build.make_python_environment, board, in_place=True)
 
 
 def _ensure(
@@ -137,13 +136,11 @@ def _ensure(
     make: Callable[[Path, Path, Step], None],
     board: ProgressDisplay,
     in_place: bool = False,
-) -> bool:
-    """Whether it was made."""
+) -> None:
     if artifact.damage() is None:
-        return False
+        return
     with board.step(title) as step:
         artifact.ensure(lambda folder: make(folder, _work(), step), board.say, in_place)
-    return True
 
 
 def _interrupted() -> str:

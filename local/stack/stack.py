@@ -205,6 +205,8 @@ class Stack(BaseStack):
             # Also of a stack that runs: its program may be an older version's, which had a variable.
             minio.prepare(self.context)
         if pid is None:
+            # Not of a stack that runs: another number restarts the database below everything.
+            self.home.remember(connections=streams.connections(declared.specs))
             with board.step("preparing") as step:
                 postgres.prepare(self.context, board.say)
                 if self.context.external is None:
@@ -238,7 +240,9 @@ class Stack(BaseStack):
 
     def programs(self) -> list[Program]:
         """All programs of the stack, running or not."""
-        services = [postgres.program(self.context, postgres.installation(self.context))]
+        connections = self.home.state().get("connections")
+        kept = {"max_connections": str(connections)} if connections else {}
+        services = [postgres.program(self.context, postgres.installation(self.context), **kept)]
         if self.context.external is None:
             services += [kafka.program(self.context), minio.program(self.context)]
         services += [*optional_services.programs(self.context), checks.program(self.context)]

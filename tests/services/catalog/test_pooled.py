@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -63,6 +64,17 @@ def test_many_catalogs_have_one_connection_while_no_one_asks(
         lakes[0].close()
         asked(lakes[1])
         assert count() == 1, "the others keep it"
+    assert count() == 0
+
+
+def test_one_that_is_not_closed_gives_its_connection_back(
+    platform: Platform, count: Callable[[], int]
+) -> None:
+    lake = Lake.open(platform)
+    asked(lake)
+    assert count() == 1
+    del lake
+    gc.collect()
     assert count() == 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -74,6 +75,8 @@ class _SqlPointers:
         except BaseException:
             self._give_back()
             raise
+        # Also of one that is not closed, as a page's whose login was replaced.
+        weakref.finalize(self.catalog, self._give_back)
         self._tables = IcebergTables
 
     def find(self, name: str) -> Pointer | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -60,3 +61,19 @@ def test_it_is_made_again_with_the_environment_or_the_jars(made: list[str], tmp_
         ensure_all(tmp_path)
         assert made == expected
         made.clear()
+
+
+def test_a_set_up_that_was_ended_between_them_makes_it_too(
+    made: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "release").write_text("17")
+    ensure_all(tmp_path)
+    made.clear()
+    for artifact in (environment(), jars("spark")):
+        (artifact.path / "file").unlink()
+    with monkeypatch.context() as ended:
+        ended.setattr(build, "make_jar_set", lambda *_: sys.exit(130))
+        with pytest.raises(SystemExit):
+            ensure_all(tmp_path)
+    ensure_all(tmp_path)
+    assert made == ["environment", "spark jars", "archive"]

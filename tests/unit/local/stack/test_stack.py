@@ -68,6 +68,16 @@ def test_the_environment_counts_before_what_was_kept_and_an_argument_before_both
     assert Stack(home).settings["overrides"] is None, "said to be none"
 
 
+def test_a_stream_that_is_added_to_a_stack_that_runs_does_not_restart_its_database(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stack = Stack(home)
+    stack.home.remember(connections=130)
+    monkeypatch.setattr(streams, "connections", lambda _: 1300)
+    command = next(one.command for one in stack.programs() if one.name == "postgres")
+    assert "max_connections=130" in command
+
+
 def test_all_jobs_learn_of_the_overrides(context: Context, tmp_path: Path) -> None:
     assert overrides.VARIABLE not in context.job_environment()
     with_them = replace(context, overrides=str(tmp_path / "short.toml"))
