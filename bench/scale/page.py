@@ -48,11 +48,13 @@ def page(names: list[str]) -> dict[str, Any]:
     client = ObserverClient(ObserverAccess(f"http://127.0.0.1:{port}", TOKEN))
 
     def cold() -> Sources:
-        made = Sources(streams.load_valid)
+        # The page and what is read for it share the declarations, as the server's do.
+        made = Sources()
         made.observed = Observed(lambda: client)
         return made
 
-    app, made = create(streams.load_valid), cold()
+    made = cold()
+    app = create(lambda: made.declared())
     allow_everything(app)
     app.dependency_overrides[sources] = lambda: made
     figures: dict[str, list[float]] = {"page_ms": [], "page_cpu_ms": [], "page_again_ms": []}
