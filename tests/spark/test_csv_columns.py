@@ -170,6 +170,7 @@ def publish_first_row(rides: Rides, source: str) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.exhaustive
 def test_two_loads_at_once_add_their_columns_and_a_resumed_one_goes_on(rides: Rides) -> None:
     sources = {load: rides.planned(load) for load in ("a", "b")}
     publish_first_row(rides, sources["a"])

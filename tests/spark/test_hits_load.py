@@ -127,6 +127,7 @@ def put(stream: Hits, parameters: Generated, rows: range) -> None:
     assert producer.flush(30) == 0
 
 
+@pytest.mark.exhaustive
 def test_an_attempt_that_ended_on_its_way_is_resumed_and_every_row_is_sent_once_as_it_is(
     sent: Sent, stream: Hits, services: Services
 ) -> None:
