@@ -167,6 +167,7 @@ def test_spark_alone_completes_a_batch_whose_state_was_not_written(
         writers(root)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(
     ("fault", "lacking"),
     [

@@ -339,6 +339,7 @@ def test_a_quarantine_is_compacted_with_the_producers_rows(stream: Stream) -> No
         compact(stream.spark, name, ANY, (), Losing)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("moment", [pytest.param("staged", marks=pytest.mark.exhaustive), "batch published"])
 def test_rejected_records_are_quarantined_once_if_the_quarantine_is_compacted_meanwhile(
     stream: Stream, moment: str

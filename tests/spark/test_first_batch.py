@@ -212,6 +212,7 @@ def compacted(queried: Queried) -> Queried:
     return queried
 
 
+@pytest.mark.exhaustive
 def test_a_query_that_begins_behind_a_compaction_counts_every_row_once(make: Make) -> None:
     """Before it, the snapshots that are kept list no removed file; behind it, no more."""
     queried = compacted(make(**BOTH))

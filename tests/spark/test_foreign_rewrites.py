@@ -207,6 +207,7 @@ def test_a_stream_goes_on_whose_snapshots_another_client_has_expired(
     assert place.startswith("s3://"), "not in the table's folder, which nothing else is written to"
 
 
+@pytest.mark.exhaustive
 @BOTH
 @pytest.mark.parametrize("newest", ["batch", pytest.param("change", marks=pytest.mark.exhaustive)])
 def test_an_idle_stream_goes_on_of_which_no_snapshot_is_left(

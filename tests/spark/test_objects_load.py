@@ -7,6 +7,7 @@ import subprocess
 from functools import partial
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
@@ -31,6 +32,7 @@ ROWS = 25
 BAD = 7
 
 
+@pytest.mark.exhaustive
 def test_rows_that_are_on_the_topic_are_not_sent_again_and_bad_ones_go_to_quarantine(
     spark: SparkSession, services: Services, sample: Path
 ) -> None:

@@ -60,6 +60,7 @@ def heads(table: IcebergTable) -> Mapping[str, int | None]:
     return {name: table.head(name) for name in table.branches()}
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("stream", [REST], indirect=True)
 def test_a_table_is_made_only_where_the_promises_are_kept(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
