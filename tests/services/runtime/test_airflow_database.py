@@ -247,7 +247,7 @@ def test_a_cleaning_that_fails_is_counted_until_one_succeeds(airflow: Airflow) -
         found = airflow.record()
         assert (found.succeeded, found.failed) == (None, number)
         # It does not keep the other tables from being cleaned, step by step.
-        assert days_since(found.before) == {1: 43, 2: 36 if airflow.kept() else 30}[number]
+        assert days_since(found.before) == {1: 43, 2: 36}[number]
     airflow.rows("drop trigger refuses")
     assert airflow.run("clean", "--once").returncode == 0
     found = airflow.record()
