@@ -292,7 +292,7 @@ def test_tables_are_dropped_by_the_words_of_each_database() -> None:
     from sqlalchemy.dialects import mysql, postgresql
 
     found = [
-        str(database.dropping("a table").compile(dialect=kind.dialect())).strip()  # type: ignore[no-untyped-call]
+        str(database.dropping("a table").compile(dialect=kind.dialect())).strip()
         for kind in (mysql, postgresql)
     ]
     assert found == ["DROP TABLE `a table`", 'DROP TABLE "a table"']
