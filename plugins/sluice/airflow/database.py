@@ -91,8 +91,8 @@ def note_start(now: datetime) -> None:
 
     with create_session() as session:
         is_known = session.scalar(select(Variable.id).where(Variable.key == STARTED)) is not None
-        beats = select(func.max(Job.latest_heartbeat)).where(Job.job_type == "SchedulerJob")
-        last = session.scalar(beats)
+        heartbeats = select(func.max(Job.latest_heartbeat)).where(Job.job_type == "SchedulerJob")
+        last = session.scalar(heartbeats)
     if not is_known or last is None or abs(now - last) > EVERY:
         Variable.set(STARTED, now.isoformat(timespec="seconds"))
 

@@ -172,10 +172,10 @@ def make(*_):
 def test_a_cleaning_is_due_since_a_scheduler_runs_whatever_often_it_is_started(airflow: Airflow) -> None:
     """A start each day would else be younger for ever than what a person is told of."""
 
-    def start(text: str | None, beat: float) -> int:
-        """Days since what is kept then; ``beat``: days since the last scheduler's."""
+    def start(text: str | None, heartbeat: float) -> int:
+        """Days since what is kept then; ``heartbeat``: days since the last scheduler's."""
         airflow.rows("delete from job")
-        airflow.insert("job", job_type="SchedulerJob", latest_heartbeat=ago(beat))
+        airflow.insert("job", job_type="SchedulerJob", latest_heartbeat=ago(heartbeat))
         airflow.insert("job", job_type="TriggererJob", latest_heartbeat=ago(0))
         airflow.rows("delete from variable where key = ?", STARTED)
         if text is not None:
