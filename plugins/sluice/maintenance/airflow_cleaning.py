@@ -72,7 +72,7 @@ class Cleaning:
 
 
 def parse(time_: str) -> datetime:
-    """Of an ISO 8601 text with a time zone. Raises TypeError, ValueError."""
+    """The time of an ISO 8601 text with a time zone. Raises TypeError, ValueError."""
     found = datetime.fromisoformat(time_)
     if found.tzinfo is None:
         raise ValueError(f"{time_} has no time zone")
