@@ -158,6 +158,8 @@ def test_an_invalid_file_of_notifications_is_its_own_row(ends: list[End], tmp_pa
         # An Airflow of a user's, which is cleaned in another way.
         (None, None, "", 1),
     ],
+    # The same in each worker: the values have the time.
+    ids=map(str, range(11)),
 )
 def test_a_cleaning_of_airflow_s_database_that_keeps_failing_or_does_not_begin_is_a_finding(
     ends: list[End],
