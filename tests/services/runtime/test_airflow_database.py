@@ -189,7 +189,7 @@ def test_a_cleaning_is_due_since_a_scheduler_runs_whatever_often_it_is_started(a
     assert start(None, 0.9) == 0
     assert start(long_ago, 0.9) == 40
     assert start(long_ago, 1.1) == 0
-    # Of a clock that was ahead.
+    # A clock was ahead.
     assert start(long_ago, -9) == 0
 
 
