@@ -54,6 +54,7 @@ if len(sys.argv) > 1 and sys.argv[1] in ("scheduler", "dag-processor"):
     import airflow.providers.apache.spark.operators.spark_submit  # noqa: F401
     import sluice.airflow.dags.streams  # noqa: F401
 
+# Also `python -m sluice.airflow.database scheduler`, which imports Airflow before it becomes that command.
 if len(sys.argv) > 1 and sys.argv[1] == "scheduler":
     import sluice.clients.lake.catalog  # noqa: F401
     import sluice.clients.lake.reading.files  # noqa: F401

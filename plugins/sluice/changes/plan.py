@@ -107,7 +107,7 @@ def pin(
     triggered: datetime | None = None,
 ) -> Document:
     """The run's plan in the ledger, or a new one. Raises Refused if it was made for other params, or long
-    before a person ``triggered`` the run."""
+    before the run was ``triggered``."""
     asked = {name: value for name, value in sorted(params.items()) if value not in (None, "", [])}
     plan = run_documents.pin(
         ledger, run_id, "change", lambda: {**create(), "params": asked, "at": now()}, triggered

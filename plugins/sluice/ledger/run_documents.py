@@ -35,13 +35,16 @@ def pin(
     create: Callable[[], Document],
     triggered: datetime | None = None,
 ) -> Document:
-    """The run's document, written now if there is none. ``triggered``: when a person triggered the run,
-    aware; None of other runs.
+    """The run's document, written now if there is none. ``triggered``: when a person or another DAG
+    triggered the run, aware; None of other runs.
 
     Raises Refused if it was written more than EARLIER before: by a run with the same id, which Airflow has
     deleted since. Its results would pass for those of this run, which would do nothing.
     """
-    document = ledger.pin(run_key(run_id, name), create)
+    document = ledger.get(run_key(run_id, name))
+    if document is None:
+        # Whatever the clocks say, it is this run's.
+        return ledger.put(run_key(run_id, name), create())
     if triggered is not None and triggered - _written_at(document, triggered) > EARLIER:
         raise Refused(
             f"run id {run_id!r} has a plan of {document['at']} ({ledger.uri(run_key(run_id, name))}), and "

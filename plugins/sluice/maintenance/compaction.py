@@ -45,8 +45,8 @@ def pin_compaction(
     triggered: datetime | None = None,
 ) -> Document:
     """The run's date and the newest snapshots, pinned by its first attempt. ``given``, ``at``: as of
-    :func:`closed_before`. Raises Refused if the run was pinned with another date, or long before a person
-    ``triggered`` it."""
+    :func:`closed_before`. Raises Refused if the run was pinned with another date, or long before it was
+    ``triggered``."""
 
     def create() -> Document:
         before = closed_before(given, at)

@@ -63,6 +63,13 @@ def test_a_plan_long_before_the_run_was_triggered_is_not_its_own(
     assert failure.value.code is ErrorCode.RUN_ID_REUSED
 
 
+def test_a_plan_that_is_written_now_is_its_own_whatever_the_clocks_say() -> None:
+    """The worker's may be a year behind Airflow's."""
+    made, triggered = ledger("nyc_taxi"), datetime.fromisoformat("2026-01-01T00:00:00+00:00")
+    document = {"at": "2025-01-01T00:00:00+00:00"}
+    assert run_documents.pin(made, RUN, "plan", lambda: document, triggered) == document
+
+
 def test_what_is_added_again_is_beside_it_and_the_latest_is_the_newest() -> None:
     made = ledger("nyc_taxi")
     for second, who in ((2, "ann"), (9, "bob"), (5, "eve"), (9, "bob")):

@@ -34,11 +34,15 @@ if TYPE_CHECKING:
 BACKSTOP = timedelta(minutes=5)
 
 
+# Runs whose id may be that of a deleted one: who triggers them chooses it.
+TRIGGERED = ("manual", "operator_triggered", "asset_materialization")
+
+
 def triggered_at(context: Context) -> datetime | None:
-    """When a person triggered the run; None of a run of a schedule, a backfill or an asset. A cleared run
-    keeps it."""
+    """When a person or another DAG triggered the run; None of a run of a schedule, a backfill or an asset. A
+    cleared run keeps it."""
     run = context.get("dag_run")
-    return run.run_after if run is not None and getattr(run, "run_type", None) == "manual" else None
+    return run.run_after if run is not None and getattr(run, "run_type", None) in TRIGGERED else None
 
 
 class WaitMixin:

@@ -35,7 +35,8 @@ ERRORS = {
     ErrorCode.RUN_ID_REUSED: ErrorGuide(
         cause="A run was deleted and triggered again under its run id, with other values of the form, or "
         "more than a day after its plan, as Airflow's [cleaning](operating.md#airflows-database) allows "
-        "after 30 days; or a run of a change was cleared, and a later change has undone what it did, or its "
+        "after 30 days (with a `run_after` that was given in the past this is not seen, and the old plan "
+        "is taken); or a run of a change was cleared, and a later change has undone what it did, or its "
         "change is published and the ledger has lost its plan. A run id keeps its plan, so what is asked "
         "for now would not be loaded; nothing was sent. The text has the plan's date, or each param with "
         "both values. Limits (`max_quarantined_percent`, `publish_timeout_minutes`) are not compared",

@@ -287,7 +287,7 @@ ERRORS = {
         cause="An end of a platform file does not answer, refuses the login or a right, or has another "
         "clock; or a certificate or token has ended or is about to: it has less than a third of its time "
         "left, and less than two weeks; or the [cleaning](operating.md#airflows-database) of Airflow's "
-        "database failed three times in a row",
+        "database failed three times in a row, or none succeeded within three days",
         fix="do what each line of the task's log, or of `sluice check-connections`, says "
         "([how to read it](operating.md#check-the-connections))",
     ),

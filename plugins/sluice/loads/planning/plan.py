@@ -71,8 +71,8 @@ class LoadPlanner:
         """The run's plan in the ledger, or a new one of ``select(params in their normal form)``.
 
         ``select`` leaves out verified sources (``loads.known.verified.without_verified``); the plan
-        names their number. Raises Refused if the plan was made for other params, or long before a person
-        ``triggered`` the run: the run id belonged to a run that was deleted, and its plan would pass without
+        names their number. Raises Refused if the plan was made for other params, or long before the run
+        was ``triggered``: the run id belonged to a run that was deleted, and its plan would pass without
         loading what is requested now. Errors of ``select`` are passed on.
         """
         requested = _normalise(params, self.defaults)

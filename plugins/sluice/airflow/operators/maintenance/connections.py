@@ -6,13 +6,14 @@ import smtplib
 import ssl
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator, Variable
 from airflow.sdk.exceptions import AirflowException
 
-from sluice.airflow import callbacks, connections, database
+from sluice.airflow import callbacks, connections
 from sluice.airflow.failures import failed_over, final_failures
 from sluice.airflow.hook import PlatformHook
 from sluice.config import notifications, streams
@@ -21,7 +22,8 @@ from sluice.config.notifications import CLASSES, INSTALLATION, SMTP
 from sluice.config.reading.toml import ConfigError
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
-from sluice.core.messages import counted
+from sluice.core.messages import counted, quoted
+from sluice.maintenance.airflow_cleaning import RECORD, STARTED, Cleaning
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -43,7 +45,8 @@ class CheckConnectionsOperator(BaseOperator):
     )
     fails_if = (
         "an end does not answer, refuses the login, lacks a right or has another clock, or a certificate or "
-        "token has ended or is about to, or the cleaning of Airflow's database keeps failing"
+        "token has ended or is about to, or the cleaning of Airflow's database keeps failing, or does not "
+        "begin"
     )
 
     # For the callbacks: what concerns all streams.
@@ -97,16 +100,27 @@ def cleaning_row() -> Row:
     from sluice.connection_check.rows import Row
 
     row = Row(OWN_ROLE, "database", "Airflow's own")
-    # Airflow's `get` takes an Airflow that does not answer for one without the Variable; `keys` raises.
-    if database.RECORD not in list(Variable.keys(prefix=database.RECORD)):
-        row.remarks.append("no cleaning of it has begun (docs/operating.md, Airflow's database)")
-        return row
     try:
-        problem = database.Cleaning.read(Variable.get(database.RECORD)).problem()
+        _look_at_cleaning(row)
     except ConfigError as error:
-        problem = str(error)
-    row.problems += filter(None, [problem])
+        row.problems.append(str(error))
+    except Exception as error:
+        # Airflow's failures, and what a text of a person's may do: the other ends are shown all the same.
+        row.problems.append(f"not looked at: {type(error).__name__}: {quoted(str(error), 300)}")
     return row
+
+
+def _look_at_cleaning(row: Row) -> None:
+    # Airflow's `get` takes an Airflow that does not answer for one without the Variable; `keys` raises.
+    names = set(Variable.keys(prefix="sluice_airflow_"))
+    found = Cleaning()
+    if RECORD in names:
+        found = Cleaning.read(Variable.get(RECORD))
+    started = Variable.get(STARTED) if STARTED in names else None
+    if problem := found.problem(datetime.now(UTC), started):
+        row.problems.append(problem)
+    elif not found.succeeded:
+        row.remarks.append("no cleaning of it has succeeded yet (docs/operating.md, Airflow's database)")
 
 
 def _read(name: str) -> Callable[[], Database]:

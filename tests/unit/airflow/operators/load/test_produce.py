@@ -115,7 +115,7 @@ def test_a_run_id_that_is_used_again_with_other_params(load: Load) -> None:
         load.run(objects=["b.csv"])
 
 
-@pytest.mark.parametrize("kind", ["manual", "scheduled"])
+@pytest.mark.parametrize("kind", ["manual", "operator_triggered", "asset_materialization", "scheduled"])
 def test_a_run_id_that_is_used_again_after_airflow_deleted_its_run(tmp_path: Path, kind: str) -> None:
     """The plan of the deleted run is complete: with it the run would load nothing of what came since."""
     loads = Loads(tmp_path)

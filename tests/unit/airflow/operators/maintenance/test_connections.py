@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
-from sluice.airflow import callbacks, connections, database
+from sluice.airflow import callbacks, connections
 from sluice.airflow.failures import FindingsFailed
 from sluice.airflow.operators.maintenance import connections as steps
 from sluice.airflow.operators.maintenance.connections import CheckConnectionsOperator
@@ -22,21 +23,27 @@ from sluice.connection_check.needs import Needs
 from sluice.connection_check.rows import Row
 from sluice.connection_check.run import End, look
 from sluice.core.error_codes import ErrorCode
+from sluice.maintenance.airflow_cleaning import RECORD, STARTED, Cleaning
 from tests.support.raising import raising
 
 
 class Variables:
-    """Airflow's, of which one is asked for; ``text``: None if there is none."""
+    """Airflow's, of which two are asked for; ``text``, ``started``: None if there is none."""
 
-    def __init__(self, text: str | None) -> None:
-        self.text = text
+    def __init__(self, text: str | None, started: str | None = None) -> None:
+        given = {RECORD: text, STARTED: started, f"{RECORD}_of_another": "?"}
+        self.texts = {name: value for name, value in given.items() if value is not None}
 
     def keys(self, prefix: str) -> list[str]:
-        return [] if self.text is None else [database.RECORD, f"{database.RECORD}_of_another"]
+        assert all(name.startswith(prefix) for name in self.texts)
+        return list(self.texts)
 
     def get(self, name: str) -> str:
-        assert (name, self.text is None) == (database.RECORD, False)
-        return str(self.text)
+        return self.texts[name]
+
+
+def ago(days: float) -> str:
+    return (datetime.now(UTC) - timedelta(days=days)).isoformat()
 
 
 @pytest.fixture
@@ -61,7 +68,7 @@ def ends(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[End]:
     monkeypatch.setattr(callbacks, "not_looked_at", lambda context, lines: context.update(missed=lines))
     monkeypatch.setattr(needing, "needs", lambda specs: Needs([], tables={}))
     monkeypatch.setattr(CheckConnectionsOperator, "log", logging.getLogger(__name__))
-    monkeypatch.setattr(steps, "Variable", Variables(database.Cleaning("2026-11-28T03:43:00+00:00").dump()))
+    monkeypatch.setattr(steps, "Variable", Variables(Cleaning(ago(0.5)).dump()))
     return found
 
 
@@ -134,22 +141,49 @@ def test_an_invalid_file_of_notifications_is_its_own_row(ends: list[End], tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "problem", "remarks"),
+    ("text", "started", "problem", "remarks"),
     [
-        (database.Cleaning("2026-11-28T03:43:00+00:00", failed=2).dump(), "", 0),
-        (database.Cleaning("2026-11-28T03:43:00+00:00", failed=3).dump(), "3 cleanings of it failed", 0),
-        (database.Cleaning(failed=4).dump(), "none succeeded yet", 0),
-        ("?", "Fix: delete it", 0),
+        (Cleaning(ago(1), failed=2).dump(), None, "", 0),
+        (Cleaning(ago(1), failed=3).dump(), None, "3 cleanings of it failed", 0),
+        (Cleaning(failed=4).dump(), None, "none succeeded yet", 0),
+        ("?", None, "Fix: delete it", 0),
+        # None began, whatever the reason: the last one tells it, or the scheduler of a stack.
+        (Cleaning(ago(4)).dump(), None, "no cleaning of it succeeded within 3 days, the last was that of", 0),
+        (Cleaning(ago(4)).dump(), ago(9), "no cleaning of it succeeded within 3 days", 0),
+        (None, ago(4), "within 3 days, and none before: it grows. Fix: see whether airflow-cleanup runs", 0),
+        (None, ago(2), "", 1),
+        (None, "soon", f"{STARTED} is 'soon'. Fix: delete it", 0),
+        # The stack stood still.
+        (Cleaning(ago(40)).dump(), ago(0), "", 0),
         # An Airflow of a user's, which is cleaned in another way.
-        (None, "", 1),
+        (None, None, "", 1),
     ],
+    # The same in each worker: the values have the time.
+    ids=map(str, range(11)),
 )
-def test_a_cleaning_of_airflow_s_database_that_keeps_failing_is_a_finding(
-    ends: list[End], monkeypatch: pytest.MonkeyPatch, text: str | None, problem: str, remarks: int
+def test_a_cleaning_of_airflow_s_database_that_keeps_failing_or_does_not_begin_is_a_finding(
+    ends: list[End],
+    monkeypatch: pytest.MonkeyPatch,
+    text: str | None,
+    started: str | None,
+    problem: str,
+    remarks: int,
 ) -> None:
-    monkeypatch.setattr(steps, "Variable", Variables(text))
+    monkeypatch.setattr(steps, "Variable", Variables(text, started))
     if problem:
         with raising(FindingsFailed, "1 of 1 ends failed", "airflow database Airflow's own: ", problem):
             run()
     else:
         assert run()["remarks"] == remarks
+
+
+def test_a_record_that_cannot_be_read_hides_no_other_end(
+    ends: list[End], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variables = Variables(None)
+    # Deleted since its name was read.
+    monkeypatch.setattr(variables, "keys", lambda prefix: [RECORD])
+    monkeypatch.setattr(steps, "Variable", variables)
+    ends.append(End(Row("airflow", "kafka", "broker:9092", problems=["it ended. Fix: renew it"]), nothing))
+    with raising(FindingsFailed, "2 of 2 ends failed", "it ended", "not looked at: KeyError", RECORD):
+        run()
