@@ -38,7 +38,7 @@ class MaintainedStream:
         self.platform = SimpleNamespace(lake=SimpleNamespace(is_maintained_by_catalog=False))
         self.lake = self
         self.refuses: Exception | None = None
-        self.next = 0
+        self.next, self.writer = 0, "w1_a"
 
     def publish(self, count: int, over: timedelta = DAY, *, in_documents: bool = False) -> None:
         """So many batches at regular times, recorded by tens; ``in_documents``: each has a document of its
@@ -49,7 +49,8 @@ class MaintainedStream:
             number, self.next = self.next, self.next + 1
             at = round(self.now.timestamp() * 1000)
             address = f"{LOCATION}/without-record/{number}.json" if in_documents else ""
-            one = with_marker(batch(number, number * 10, number * 10 + 10, at=at), address)
+            made = batch(number, number * 10, number * 10 + 10, writer=self.writer, at=at)
+            one = with_marker(made, address)
             if address:
                 said = b'{"control":{"0":[[%d,%d]]}}' % (number * 10 + 9, number * 10 + 10)
                 bucket, key = address.removeprefix("s3://").split("/", 1)

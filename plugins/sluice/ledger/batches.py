@@ -58,7 +58,6 @@ class BatchLog:
 
     def __init__(self, table: Table, documents: Ledger) -> None:
         self.table, self.documents = table, documents
-        self._rolled_up = RolledUpReader(documents)
 
     @classmethod
     def open(cls, client: S3Client, table: Table) -> Self:
@@ -79,6 +78,14 @@ class BatchLog:
             for one in ancestors(self.table)
         )
         return {batch.snapshot_id: batch for batch in batches_of(snapshots, moved, written)}
+
+    @property
+    def table_uuid(self) -> str:
+        return str(self.table.metadata.table_uuid)
+
+    @cached_property
+    def _rolled_up(self) -> RolledUpReader:
+        return RolledUpReader(self.documents, self.table_uuid)
 
     @cached_property
     def restores(self) -> list[Restore]:
@@ -122,7 +129,7 @@ class BatchLog:
                 # Those of a document that begins with another come twice. A record may say what a batch cost
                 # when the table does not any more.
                 if (known is None or known.batch.metadata_files is None) and _is_within(batch, since, latest):
-                    is_lost = known.is_lost if known else batch.published not in self.line
+                    is_lost = known.is_lost if known else batch not in self.line
                     found[batch.snapshot_id] = ListedBatch(batch, is_lost)
                     if len(found) == limit:
                         break
@@ -152,21 +159,25 @@ class BatchLog:
                 break
         return set(snapshot_ids) - missing
 
-    def _recorded(self, since: datetime | None, until: datetime | None = None) -> Iterator[Batch]:
-        """Newest first within a document."""
+    def _recorded(
+        self, since: datetime | None, until: datetime | None = None, writer: str = ""
+    ) -> Iterator[Batch]:
+        """Newest first within a document; with ``writer`` its alone."""
         for key in self.documents.keys(PUBLISHED, after=published_until(until) if until else ""):
             span = span_of(key)
             if span is None:
                 continue
             if since and span.newest < since:
                 return
+            if writer and span.writer != writer:
+                continue
             yield from reversed(self._batches(key))
 
     def _newest_recorded(self) -> Batch | None:
         """The newest batch that is not lost, where ``main`` keeps none: after many failovers without a
         record, or as a managed catalog leaves it. All of them are recorded then."""
         found = self._recorded(None, self._newest_time)
-        return next((batch for batch in found if batch.published in self.line), None)
+        return next((batch for batch in found if batch in self.line), None)
 
     def versions_written(self, batch: Batch) -> int | None:
         """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
@@ -202,6 +213,11 @@ class BatchLog:
             found = self._holding(partition, offset, max(after + _STEP, _EARLIEST), until, near)
             if found is not None:
                 return found
+        # Lost ones are among these in time, so each is looked at: a clock was ahead, which is rare.
+        for writer, (after, until) in self.line.own.items():
+            for batch in self._recorded(after + _STEP, until, writer):
+                if batch in self.line and offset in batch.ranges[partition]:
+                    return batch
         return None
 
     def without_record(self, offsets: OffsetRanges) -> WithoutRecord:
@@ -260,7 +276,9 @@ class BatchLog:
         firsts = {p: ranges.pairs()[0][0] for p, ranges in missing.partitions.items()}
         for batch in self._recorded(None, max(newest)) if newest else ():
             # Also behind a batch that maintenance removed, whose offsets a lost one may have.
-            if batch.published in self.line and (own := published(batch)):
+            if batch not in self.line:
+                continue
+            if own := published(batch):
                 yield batch, own
             # Those before it have lower offsets.
             if all(first >= min(batch.ends.get(p, 0), below[p]) for p, first in firsts.items()):
