@@ -6,10 +6,12 @@ import json
 import tracemalloc
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from sluice.config.sections.maintenance import Maintenance
+from sluice.connection_check.rights.s3 import GET, PUT, Places, allows, s3_grants
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.json_record import Document
@@ -29,6 +31,7 @@ from sluice.maintenance.expired_batches import (
 )
 from tests.support.batches import LOCATION, NOON, batch, with_marker, writers_log
 from tests.support.maintained import DAY, MaintainedStream, aged, later
+from tests.support.memory_s3 import MemoryS3, error
 from tests.support.raising import raising
 
 
@@ -337,9 +340,31 @@ def test_a_role_without_the_right_removes_nothing_and_says_so() -> None:
     assert stream.objects("batches/published/") == before
 
 
+class AsMaintenance:
+    """The client of role ``maintenance``, with the rights that the role has."""
+
+    def __init__(self, s3: MemoryS3) -> None:
+        self._s3 = s3
+        self._grants = s3_grants(Places("lake", "w/ledger", "source"))["maintenance"]
+
+    def get_object(self, **given: Any) -> dict[str, Any]:
+        self._ask(GET, "GetObject", **given)
+        return self._s3.get_object(**given)
+
+    def put_object(self, **given: Any) -> None:
+        self._ask(PUT, "PutObject", **given)
+        self._s3.put_object(**given)
+
+    def _ask(self, action: str, operation: str, **given: Any) -> None:
+        if not allows(self._grants, action, f"{given['Bucket']}/{given['Key']}"):
+            raise error("AccessDenied", operation)
+
+
 def test_another_runs_roll_up_is_not_taken_for_its_own() -> None:
     stream = aged()
-    put = stream.as_maintenance
+
+    def put() -> object:
+        return AsMaintenance(stream.s3)
 
     def other() -> object:
         key = f"{LOCATION.removeprefix('s3://lake/')}/batches/rolled-up/999999998.json"

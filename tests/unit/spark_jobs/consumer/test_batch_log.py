@@ -89,7 +89,7 @@ def test_a_restore_of_a_managed_catalog_that_keeps_no_batch_loses_those_behind_i
 
 
 def test_a_failover_before_the_time_of_a_restore_is_recorded_behind_it() -> None:
-    """The lost batches are of a clock that was ahead: what the next writer publishes is not lost with them."""
+    """Lost batches are of a clock that was ahead: what the next writer publishes is not lost with them."""
     s3 = MemoryS3()
     batches = [batch(n, n, n + 1) for n in range(10)]
     writers_log(s3).record(batches)
