@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sluice.config.sections.maintenance import Maintenance
 from sluice.core.json_record import Document
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch, time_of
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.history import History
@@ -142,3 +143,8 @@ def aged(days: int = 12, batches: int = 40, *, in_documents: bool = False) -> Ma
         stream.verify()
         stream.note()
     return stream
+
+
+def markers(until: int) -> OffsetRanges:
+    """The offsets without a record of so many batches."""
+    return OffsetRanges.of({0: [(number * 10 + 9, number * 10 + 10) for number in range(until)]})

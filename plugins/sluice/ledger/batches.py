@@ -9,11 +9,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
-from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
 from sluice.clients.lake.commits import ancestors, metadata_log, summary_of
-from sluice.clients.lake.errors import asking
 from sluice.clients.s3.requests import read_change
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -178,22 +176,6 @@ class BatchLog:
         record, or as a managed catalog leaves it. All of them are recorded then."""
         found = self._recorded(None, self._newest_time)
         return next((batch for batch in found if batch in self.line), None)
-
-    def versions_written(self, batch: Batch) -> int | None:
-        """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
-        GET. None if its record does not say, or its snapshot has expired and the manifest list went with it.
-        Raises Refused if the list of a snapshot that is kept is gone."""
-        if batch.metadata_files is None or not batch.manifest_list:
-            return None
-        try:
-            with asking(f"manifest list of batch {batch.snapshot_id}"):
-                manifests = list(read_manifest_list(self.table.io.new_input(batch.manifest_list)))
-        except Refused as error:
-            if error.code is ErrorCode.LAKE_FILE_MISSING and batch.snapshot_id not in self.on_main:
-                return None
-            raise
-        own = sum(manifest.added_snapshot_id == batch.snapshot_id for manifest in manifests)
-        return batch.files + own + 1 + batch.metadata_files
 
     def _batches(self, key: str) -> list[Batch]:
         # Maintenance may have deleted it since it was listed.

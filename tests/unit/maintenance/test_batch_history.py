@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import tracemalloc
-from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -18,8 +15,6 @@ from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import time_of
 from sluice.ledger.batch_log import published_key
-from sluice.ledger.keys import VERIFIED_TABLE
-from sluice.maintenance import batch_history, batch_portions
 from sluice.maintenance.expired_batches import (
     ELSEWHERE,
     NEWEST,
@@ -30,14 +25,9 @@ from sluice.maintenance.expired_batches import (
     YOUNG,
 )
 from tests.support.batches import LOCATION, NOON, batch, with_marker, writers_log
-from tests.support.maintained import DAY, MaintainedStream, aged, later
+from tests.support.maintained import DAY, MaintainedStream, aged, later, markers
 from tests.support.memory_s3 import MemoryS3, error
 from tests.support.raising import raising
-
-
-def markers(until: int) -> OffsetRanges:
-    """The offsets without a record of so many batches."""
-    return OffsetRanges.of({0: [(number * 10 + 9, number * 10 + 10) for number in range(until)]})
 
 
 def test_after_ten_times_as_many_batches_as_many_objects_are_left() -> None:
@@ -197,107 +187,6 @@ def test_what_is_not_known_stays_and_is_counted() -> None:
     kept = stream.remove()["kept"]
     assert kept == {NEWEST: 1, UNKNOWN_KEY: 1, UNREADABLE: 2, ELSEWHERE: 1}
     assert {*oldest, other} < set(stream.objects())
-
-
-def test_a_run_removes_all_however_many_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As those of a managed catalog, which has a document for each batch, or of weekly maintenance."""
-    monkeypatch.setattr(batch_portions, "PORTION", 20)
-    monkeypatch.setattr(batch_portions, "CHUNK", 8)
-    stream = aged(days=30, batches=60)
-    stream.s3.page = 7
-    result = stream.remove()
-    assert result["removed"] > 5 * 24
-    assert "the next run goes on" not in result["result"]
-    assert len(stream.objects("batches/rolled-up/")) > 5
-    every = OffsetRanges.of({0: [(0, 18_000)]})
-    assert stream.batch_log().without_record(every).offsets == markers(1800)
-    assert stream.remove()["removed"] == 0
-    stream.day(40)
-    assert len(stream.objects("batches/rolled-up/")) == 2
-
-
-def test_a_run_ends_in_time_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_portions, "CHUNK", 8)
-    monkeypatch.setattr(batch_history, "MAX_SECONDS", 3)
-    stream, times = aged(days=30, batches=60), iter(range(1000))
-    monkeypatch.setattr(batch_portions.time, "monotonic", lambda: next(times))
-    every, results = OffsetRanges.of({0: [(0, 18_000)]}), list[Document]()
-    while not results or results[-1]["removed"]:
-        results.append(stream.remove())
-        assert stream.batch_log().without_record(every).offsets == markers(1800)
-    assert [one["removed"] for one in results[:3]] == [24, 24, 24], "of chunks of eight"
-    assert "after 3 s, and the next run goes on" in results[0]["result"]
-    assert "the next run goes on" not in results[-2]["result"]
-
-
-def test_a_run_that_is_killed_has_done_the_portions_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_portions, "PORTION", 16)
-    stream = aged(days=30, batches=60)
-    read, count = stream.s3.get_object, 0
-
-    def killed(**given: object) -> object:
-        nonlocal count
-        count += "published/" in str(given["Key"])
-        if count > 40:
-            raise MemoryError
-        return read(**given)
-
-    monkeypatch.setattr(stream.s3, "get_object", killed)
-    before = stream.objects("batches/published/")
-    with pytest.raises(MemoryError):
-        stream.remove()
-    monkeypatch.undo()
-    assert len(before) - len(stream.objects("batches/published/")) == 32
-    every = OffsetRanges.of({0: [(0, 18_000)]})
-    assert stream.batch_log().without_record(every).offsets == markers(1800)
-
-
-def test_what_is_in_memory_does_not_grow_with_what_is_removed() -> None:
-    """Of a table with many partitions."""
-    peaks = []
-    for days in (10, 20):
-        stream = aged(days=days, batches=100)
-        for place, body in stream.s3.objects.items():
-            if "/published/" in place[1]:
-                document = json.loads(body)
-                for one in document["batches"]:
-                    ranges, end = one["ranges"]["0"], one["end_offsets"]["0"]
-                    one["ranges"] |= {str(partition): ranges for partition in range(1, 100)}
-                    one["end_offsets"] |= {str(partition): end for partition in range(1, 100)}
-                stream.s3.objects[place] = json.dumps(document).encode()
-        stream.ledger.record_run(
-            VERIFIED_TABLE,
-            {
-                "table_uuid": "u",
-                "committed_at": stream.line[-1].published_at,
-                "ends": {str(partition): 10**6 for partition in range(100)},
-            },
-            later(stream, 0.001),
-        )
-        stream.remove_objects = lambda bucket, keys: deque(keys, 0)  # type: ignore[method-assign, misc]
-        tracemalloc.start()
-        assert stream.remove()["removed"] > 7 * days - 40
-        peaks.append(tracemalloc.get_traced_memory()[1])
-        tracemalloc.stop()
-    assert peaks[1] < 1.3 * peaks[0]
-
-
-def test_long_offsets_without_a_record_are_read_at_once_and_by_so_many_as_fit(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(batch_portions, "OFFSETS", 12)
-    at_once, numbers = batch_portions.at_once, list[int]()
-
-    def counted(items: list[object], request: Callable[[object], object]) -> list[object]:
-        numbers.append(len(items))
-        return at_once(items, request)
-
-    monkeypatch.setattr(batch_portions, "at_once", counted)
-    stream = aged(in_documents=True)
-    stream.remove()
-    assert max(numbers) == 16, "documents"
-    assert numbers.count(12) > 20, "batches"
-    assert stream.batch_log().without_record(OffsetRanges.of({0: [(0, 4800)]})).offsets == markers(480)
 
 
 def test_a_run_that_ends_between_the_roll_up_and_the_deletion_is_gone_on_with() -> None:

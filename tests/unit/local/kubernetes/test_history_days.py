@@ -1,4 +1,4 @@
-"""On Kubernetes tasks know for how long Airflow keeps runs: `remove_history` keeps their documents as long."""
+"""On Kubernetes tasks know for how long Airflow keeps runs: `remove_history` keeps documents as long."""
 
 from __future__ import annotations
 
