@@ -146,7 +146,7 @@ class Line:
             if restore.at < newest:
                 ranges.append((restore.at, newest))
                 newest = restore.newest
-            # Of two at one time it is not known which came first: each may have lost the other's batches.
+            # Which of two at one time came first is not known: each may have lost the other's batches.
             later = (one.newest for one in restores if one is not restore and one.at >= restore.at)
             until = min((restore.at, *later))
             if restore.newest < until:

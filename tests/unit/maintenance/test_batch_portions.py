@@ -75,7 +75,7 @@ def test_a_run_that_is_killed_has_done_the_portions_before(monkeypatch: pytest.M
 
 
 def test_what_is_in_memory_does_not_grow_with_what_is_removed() -> None:
-    """Of a table with many partitions."""
+    """The table has many partitions."""
     peaks = []
     for days in (10, 20):
         stream = aged(days=days, batches=100)
