@@ -36,8 +36,8 @@ KAFKA_PASSWORDS = "sluice-kafka-passwords"
 
 def s3_policies(checkpoints: bool = False, rest_catalog: bool = False) -> dict[str, dict[str, Any]]:
     """One policy per role, and with a ``rest_catalog`` one for it. Only ``maintenance`` may delete, and only
-    current versions: of tables' files, and of what unfinished verifications left; and, with ``checkpoints``
-    in their bucket, ``consumer`` old ones."""
+    current versions: of tables' files, documents of batches, records of checks, and what unfinished
+    verifications left; and, with ``checkpoints`` in their bucket, ``consumer`` old ones."""
     places = Places(
         f"{WAREHOUSE}/lake",
         f"{WAREHOUSE}/ledger",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch
@@ -40,7 +41,7 @@ def writers_log(s3: MemoryS3) -> batch_log.BatchLogWriter:
 
 def readers_log(s3: MemoryS3, on_main: list[Batch]) -> BatchLog:
     """``on_main``: the batches whose snapshots are kept, oldest first."""
-    table: object = None
+    table = SimpleNamespace(metadata=SimpleNamespace(table_uuid="u"))
     log = BatchLog(table, Ledger(s3.as_client(), LOCATION, "batches"))  # type: ignore[arg-type]
     log.__dict__["on_main"] = {one.snapshot_id: one for one in reversed(on_main)}
     return log

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sluice.config.sections.maintenance import Maintenance
 from sluice.core.json_record import Document
+from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import Batch, time_of
 from sluice.ledger.batches import BatchLog
 from sluice.ledger.history import History
@@ -38,7 +39,7 @@ class MaintainedStream:
         self.platform = SimpleNamespace(lake=SimpleNamespace(is_maintained_by_catalog=False))
         self.lake = self
         self.refuses: Exception | None = None
-        self.next = 0
+        self.next, self.writer = 0, "w1_a"
 
     def publish(self, count: int, over: timedelta = DAY, *, in_documents: bool = False) -> None:
         """So many batches at regular times, recorded by tens; ``in_documents``: each has a document of its
@@ -49,7 +50,8 @@ class MaintainedStream:
             number, self.next = self.next, self.next + 1
             at = round(self.now.timestamp() * 1000)
             address = f"{LOCATION}/without-record/{number}.json" if in_documents else ""
-            one = with_marker(batch(number, number * 10, number * 10 + 10, at=at), address)
+            made = batch(number, number * 10, number * 10 + 10, writer=self.writer, at=at)
+            one = with_marker(made, address)
             if address:
                 said = b'{"control":{"0":[[%d,%d]]}}' % (number * 10 + 9, number * 10 + 10)
                 bucket, key = address.removeprefix("s3://").split("/", 1)
@@ -141,3 +143,8 @@ def aged(days: int = 12, batches: int = 40, *, in_documents: bool = False) -> Ma
         stream.verify()
         stream.note()
     return stream
+
+
+def markers(until: int) -> OffsetRanges:
+    """The offsets without a record of so many batches."""
+    return OffsetRanges.of({0: [(number * 10 + 9, number * 10 + 10) for number in range(until)]})

@@ -12,8 +12,8 @@ with the other: where a crash, or a restored catalog, made a successor record ba
 of the keys both the oldest and the newest batch of each document fall.
 
 A restored document says that a writer found another ``main`` than the one whose batches were recorded last: a
-backup of the catalog was restored. Among the batches before this,
-``main`` has those up to its newest one then.
+backup of the catalog was restored. Among the batches before this, ``main`` has those up to its newest one
+then, and those of this writer: if an earlier writer's clock was ahead, this one's come before that time.
 
 The rolled-up document that sorts first has what stays known of published ones that maintenance deleted:
 :mod:`sluice.ledger.rolled_up`.
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -35,27 +35,29 @@ _STEP = timedelta(milliseconds=1)
 _EARLIEST, LATEST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 FOLDER = "batches"
 PUBLISHED, RESTORED, ROLLED_UP = "published/", "restored/", "rolled-up/"
-_PUBLISHED_KEY = re.compile(rf"{PUBLISHED}(\d{{17}})-(\d{{17}})-[^/]+\.json$")
-_RESTORED_KEY = re.compile(rf"{RESTORED}(\d{{17}})-(\d{{17}})-[^/]+\.json$")
+_PUBLISHED_KEY = re.compile(rf"{PUBLISHED}(\d{{17}})-(\d{{17}})-(?:[^/-]+-)?([^/]+)\.json$")
+_RESTORED_KEY = re.compile(rf"{RESTORED}(\d{{17}})-(\d{{17}})-([^/]+)\.json$")
 _ROLLED_UP_KEY = re.compile(rf"{ROLLED_UP}(\d{{9}})\.json$")
 _LAST_NUMBER = 10**9 - 1
 
 
 @dataclass(frozen=True)
 class Span:
-    """Times of the oldest and of the newest batch of a published document."""
+    """Times of the oldest and of the newest batch of a published document, and their writer."""
 
     oldest: datetime
     newest: datetime
+    writer: str = ""
 
 
 @dataclass(frozen=True)
 class Restore:
-    """At ``at`` a writer found that a catalog had been restored, with a ``main`` whose newest batch was
+    """At ``at`` ``writer`` found that a catalog had been restored, with a ``main`` whose newest batch was
     published at ``newest`` (the year 1970 if it had none)."""
 
     at: datetime
     newest: datetime
+    writer: str = ""
 
 
 def published_key(batches: Sequence[Batch]) -> str:
@@ -73,7 +75,7 @@ def published_until(at: datetime) -> str:
 def span_of(key: str) -> Span | None:
     """The times of a published document by its key; None for another key."""
     found = _PUBLISHED_KEY.search(key)
-    return Span(counted_down(found[1]), counted_down(found[2])) if found else None
+    return Span(counted_down(found[1]), counted_down(found[2]), found[3]) if found else None
 
 
 def document_of(batches: Iterable[Batch]) -> dict[str, Any]:
@@ -92,7 +94,7 @@ def restored_key(restore: Restore, writer: str) -> str:
 def restore_of(key: str) -> Restore | None:
     """The restore of a restored document, by its key; None for another key."""
     found = _RESTORED_KEY.search(key)
-    return Restore(counted_down(found[1]), counted_down(found[2])) if found else None
+    return Restore(counted_down(found[1]), counted_down(found[2]), found[3]) if found else None
 
 
 def rolled_up_key(number: int) -> str:
@@ -115,31 +117,46 @@ def restore_found(
     the newest recorded batch was published; ``known``: earlier restores. If too few batches are kept, it is
     found without need, which changes nothing.
     """
-    times = [batch.published for batch in main]
+    known = list(known)
     line = Line.of(known)
-    if recorded is None or (recorded in times and all(time in line for time in times)):
+    times = [batch.published for batch in main]
+    if recorded is None or (recorded in times and all(batch in line for batch in main)):
         return None
-    # Later than what it makes lost, also if this machine's clock is behind the earlier writer's.
-    return Restore(max(now, recorded + _STEP), max(times, default=time_of(0)))
+    # Later than what it makes lost, also if this machine's clock is behind the earlier writer's; and later
+    # than each earlier restore, so that their order is known.
+    at = max(now, recorded + _STEP, *(one.at + _STEP for one in known))
+    return Restore(at, max(times, default=time_of(0)))
 
 
 @dataclass(frozen=True)
 class Line:
-    """The times of the batches that ``main`` has, as ranges ``(after, until]``, newest first. The batches at
-    other times are lost."""
+    """Which batches ``main`` has; others are lost. ``ranges``: their times, as ``(after, until]``, newest
+    first; ``own``: writers that found a restored catalog, and when batches of each are of ``main`` too."""
 
     ranges: Sequence[tuple[datetime, datetime]]
+    own: Mapping[str, tuple[datetime, datetime]] = field(default_factory=dict)
 
     @classmethod
     def of(cls, restores: Iterable[Restore], newest: datetime = LATEST) -> Line:
         """``newest``: when the newest batch of ``main`` was published."""
-        ranges = []
-        for restore in sorted(restores, key=lambda restore: restore.at, reverse=True):
+        ranges, own = [], dict[str, tuple[datetime, datetime]]()
+        restores = sorted(restores, key=lambda restore: restore.at, reverse=True)
+        for restore in restores:
             # One that came later than where an even later one set main back to tells nothing.
             if restore.at < newest:
                 ranges.append((restore.at, newest))
                 newest = restore.newest
-        return cls((*ranges, (_EARLIEST, newest)))
+            # Which of two at one time came first is not known: each may have lost the other's batches.
+            later = (one.newest for one in restores if one is not restore and one.at >= restore.at)
+            until = min((restore.at, *later))
+            if restore.newest < until:
+                own[restore.writer] = restore.newest, until
+        return cls((*ranges, (_EARLIEST, newest)), own)
 
-    def __contains__(self, at: datetime) -> bool:
-        return any(after < at <= until for after, until in self.ranges)
+    def has(self, at: datetime, writer: str) -> bool:
+        """Whether ``main`` has a batch that ``writer`` published then."""
+        own = [self.own[writer]] if writer in self.own else []
+        return any(after < at <= until for after, until in (*self.ranges, *own))
+
+    def __contains__(self, batch: Batch) -> bool:
+        return self.has(batch.published, batch.writer)

@@ -9,11 +9,9 @@ from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Self
 
-from pyiceberg.manifest import read_manifest_list
 from pyiceberg.table import Table
 
 from sluice.clients.lake.commits import ancestors, metadata_log, summary_of
-from sluice.clients.lake.errors import asking
 from sluice.clients.s3.requests import read_change
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused
@@ -58,7 +56,6 @@ class BatchLog:
 
     def __init__(self, table: Table, documents: Ledger) -> None:
         self.table, self.documents = table, documents
-        self._rolled_up = RolledUpReader(documents)
 
     @classmethod
     def open(cls, client: S3Client, table: Table) -> Self:
@@ -79,6 +76,14 @@ class BatchLog:
             for one in ancestors(self.table)
         )
         return {batch.snapshot_id: batch for batch in batches_of(snapshots, moved, written)}
+
+    @property
+    def table_uuid(self) -> str:
+        return str(self.table.metadata.table_uuid)
+
+    @cached_property
+    def _rolled_up(self) -> RolledUpReader:
+        return RolledUpReader(self.documents, self.table_uuid)
 
     @cached_property
     def restores(self) -> list[Restore]:
@@ -122,7 +127,7 @@ class BatchLog:
                 # Those of a document that begins with another come twice. A record may say what a batch cost
                 # when the table does not any more.
                 if (known is None or known.batch.metadata_files is None) and _is_within(batch, since, latest):
-                    is_lost = known.is_lost if known else batch.published not in self.line
+                    is_lost = known.is_lost if known else batch not in self.line
                     found[batch.snapshot_id] = ListedBatch(batch, is_lost)
                     if len(found) == limit:
                         break
@@ -152,37 +157,25 @@ class BatchLog:
                 break
         return set(snapshot_ids) - missing
 
-    def _recorded(self, since: datetime | None, until: datetime | None = None) -> Iterator[Batch]:
-        """Newest first within a document."""
+    def _recorded(
+        self, since: datetime | None, until: datetime | None = None, writer: str = ""
+    ) -> Iterator[Batch]:
+        """Newest first within a document; with ``writer`` its alone."""
         for key in self.documents.keys(PUBLISHED, after=published_until(until) if until else ""):
             span = span_of(key)
             if span is None:
                 continue
             if since and span.newest < since:
                 return
+            if writer and span.writer != writer:
+                continue
             yield from reversed(self._batches(key))
 
     def _newest_recorded(self) -> Batch | None:
         """The newest batch that is not lost, where ``main`` keeps none: after many failovers without a
         record, or as a managed catalog leaves it. All of them are recorded then."""
         found = self._recorded(None, self._newest_time)
-        return next((batch for batch in found if batch.published in self.line), None)
-
-    def versions_written(self, batch: Batch) -> int | None:
-        """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
-        GET. None if its record does not say, or its snapshot has expired and the manifest list went with it.
-        Raises Refused if the list of a snapshot that is kept is gone."""
-        if batch.metadata_files is None or not batch.manifest_list:
-            return None
-        try:
-            with asking(f"manifest list of batch {batch.snapshot_id}"):
-                manifests = list(read_manifest_list(self.table.io.new_input(batch.manifest_list)))
-        except Refused as error:
-            if error.code is ErrorCode.LAKE_FILE_MISSING and batch.snapshot_id not in self.on_main:
-                return None
-            raise
-        own = sum(manifest.added_snapshot_id == batch.snapshot_id for manifest in manifests)
-        return batch.files + own + 1 + batch.metadata_files
+        return next((batch for batch in found if batch in self.line), None)
 
     def _batches(self, key: str) -> list[Batch]:
         # Maintenance may have deleted it since it was listed.
@@ -202,6 +195,11 @@ class BatchLog:
             found = self._holding(partition, offset, max(after + _STEP, _EARLIEST), until, near)
             if found is not None:
                 return found
+        # Lost ones are among these in time, so each is looked at: a clock was ahead, which is rare.
+        for writer, (after, until) in self.line.own.items():
+            for batch in self._recorded(after + _STEP, until, writer):
+                if batch in self.line and offset in batch.ranges[partition]:
+                    return batch
         return None
 
     def without_record(self, offsets: OffsetRanges) -> WithoutRecord:
@@ -260,7 +258,9 @@ class BatchLog:
         firsts = {p: ranges.pairs()[0][0] for p, ranges in missing.partitions.items()}
         for batch in self._recorded(None, max(newest)) if newest else ():
             # Also behind a batch that maintenance removed, whose offsets a lost one may have.
-            if batch.published in self.line and (own := published(batch)):
+            if batch not in self.line:
+                continue
+            if own := published(batch):
                 yield batch, own
             # Those before it have lower offsets.
             if all(first >= min(batch.ends.get(p, 0), below[p]) for p, first in firsts.items()):

@@ -7,6 +7,7 @@ deleted a run later, so a reader finds one at any time.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -24,6 +25,8 @@ from sluice.ledger.batch_log import ROLLED_UP, rolled_up_number
 if TYPE_CHECKING:
     from sluice.core.json_record import Document
     from sluice.ledger.documents import Ledger
+
+log = logging.getLogger(__name__)
 
 # Pieces of evidence that are kept of each end: each names the time at which a range was read.
 KEPT_EVIDENCE = 10
@@ -75,8 +78,10 @@ class RolledUp:
         }
         return WithoutRecord(**parts, evidence=self.evidence if "absent" in parts else "")
 
-    def to_document(self) -> Document:
+    def to_document(self, table_uuid: str) -> Document:
+        """``table_uuid``: of the table whose batches they are."""
         document: Document = {
+            "table_uuid": table_uuid,
             "offsets": self.offsets.to_json(),
             "without_record": {name: found.to_json() for name, found in self.without_record.items()},
             "evidence": self.evidence,
@@ -95,27 +100,31 @@ class RolledUp:
 
 
 class RolledUpReader:
-    """What a batch log's newest rolled-up document says."""
+    """What a batch log's newest rolled-up document says of the table with ``table_uuid``."""
 
-    def __init__(self, documents: Ledger) -> None:
-        self._documents, self._known = documents, RolledUp()
+    def __init__(self, documents: Ledger, table_uuid: str) -> None:
+        self._documents, self._table_uuid, self._known = documents, table_uuid, RolledUp()
 
     def about(self, offsets: OffsetRanges) -> RolledUp:
         """Read again unless it is known to have all ``offsets``: what maintenance deletes is in it before."""
         if not self._known.has(offsets):
-            self._known = newest(self._documents)[1]
+            self._known = newest(self._documents, self._table_uuid)[1]
         return self._known
 
 
-def newest(documents: Ledger) -> tuple[int, RolledUp]:
-    """The newest rolled-up document of a batch log and its number; 0 and an empty one if there is none. A
-    LIST and a GET. Raises Refused if it is damaged."""
+def newest(documents: Ledger, table_uuid: str) -> tuple[int, RolledUp]:
+    """What the newest rolled-up document of a batch log says, and its number; 0 and nothing if there is none,
+    and nothing if it is another table's. A LIST and a GET. Raises Refused if it is damaged."""
     for key in documents.keys(ROLLED_UP, limit=1):
         try:
             number = rolled_up_number(key)
             if number is None:
                 raise ValueError("its name has no number")
-            return number, RolledUp.from_document(documents.require(key, "remove_history"))
+            document = documents.require(key, "remove_history")
+            if not _is_of(document, table_uuid):
+                log.warning("%s is of another table", documents.uri(key))
+                return number, RolledUp()
+            return number, RolledUp.from_document(document)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise Refused(
                 f"{documents.uri(key)}: damaged: {error!r}: it says which old offsets have no record. Fix: "
@@ -125,10 +134,16 @@ def newest(documents: Ledger) -> tuple[int, RolledUp]:
     return 0, RolledUp()
 
 
-def older(documents: Ledger, number: int) -> list[str]:
-    """Keys of the rolled-up documents before ``number``: a LIST."""
+def older(documents: Ledger, number: int, table_uuid: str) -> list[str]:
+    """Keys of the table's rolled-up documents before ``number``: a LIST, and a GET for each."""
     keys = islice(documents.keys(ROLLED_UP), 1000)
-    return [key for key in keys if (found := rolled_up_number(key)) is not None and found < number]
+    before = [key for key in keys if (found := rolled_up_number(key)) is not None and found < number]
+    return [key for key in before if (document := documents.get(key)) and _is_of(document, table_uuid)]
+
+
+def _is_of(document: Document, table_uuid: str) -> bool:
+    # One of before the key has none.
+    return document.get("table_uuid", table_uuid) == table_uuid
 
 
 def _evidence(known: str, more: str) -> str:

@@ -7,6 +7,7 @@ that is older than the horizon, with all newer ones; and those that Airflow's Va
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Collection, Iterator
 from datetime import datetime
 from itertools import islice
@@ -18,7 +19,7 @@ from sluice.core.errors import ClientError
 from sluice.core.json_record import Document
 from sluice.core.tables.file_removal import SLACK, ClockChanged
 from sluice.ledger.keys import OF_CHECKS, countdown, history_prefix, moment_of
-from sluice.maintenance.horizon import base_of, days_of
+from sluice.maintenance.horizon import MAX_SECONDS, base_of, days_of
 
 if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# Records of a kind and a run: hourly checks leave 48 a day. The next run goes on.
-MAX_RECORDS = 5_000
+# Records that are deleted at once.
+PORTION = 1000
 
 
 class CheckRecords:
@@ -50,20 +51,26 @@ class CheckRecords:
             return _nothing(str(error))
         if base is None:
             return _nothing(f"the records of maintenance do not cover {self.days} days")
-        keys = [key for kind in OF_CHECKS for key in self._old(kind, base)]
-        history = self._history
-        try:
-            if keys:
-                self._systems.remove_objects(history.bucket, (f"{history.prefix}/{key}" for key in keys))
-        except (ClientError, ConfigError) as error:
-            if isinstance(error, ClientError) and error.code is not ErrorCode.S3_PERMISSION:
-                raise
-            log.warning("records of checks were not removed: %s", error)
-            note = f"records of checks, which nothing needs, stay: {error}"
-            return {**_nothing(str(error)), "notes": [note]}
-        result = f"{len(keys)} records of checks older than {self.days} days removed"
+        removed, until = 0, time.monotonic() + MAX_SECONDS
+        keys = (key for kind in OF_CHECKS for key in self._old(kind, base))
+        history, more = self._history, ""
+        # Each portion is listed while those before it are gone already.
+        while portion := list(islice(keys, PORTION)):
+            if time.monotonic() >= until:
+                more = f"; more are left after {MAX_SECONDS} s, and the next run goes on"
+                break
+            try:
+                self._systems.remove_objects(history.bucket, [f"{history.prefix}/{key}" for key in portion])
+            except (ClientError, ConfigError) as error:
+                if isinstance(error, ClientError) and error.code is not ErrorCode.S3_PERMISSION:
+                    raise
+                log.warning("records of checks were not removed: %s", error)
+                note = f"records of checks, which nothing needs, stay: {error}"
+                return {**_nothing(str(error)), "removed": removed, "notes": [note]}
+            removed += len(portion)
+        result = f"{removed} records of checks older than {self.days} days removed{more}"
         log.info("%s: %s", self.spec.name, result)
-        return {"result": result, "removed": len(keys)}
+        return {"result": result, "removed": removed}
 
     def _old(self, kind: str, base: RecordTime) -> Iterator[str]:
         """Keys of a kind that may go, newest first."""
@@ -72,7 +79,7 @@ class CheckRecords:
         # Another key is no record.
         records = ((key, written) for key, written in listed if moment_of(key))
         # The first one is the newest before the horizon.
-        for key, written in islice(records, 1, 1 + MAX_RECORDS):
+        for key, written in islice(records, 1, None):
             if written < base.written - SLACK and key not in self._marked:
                 yield key
 

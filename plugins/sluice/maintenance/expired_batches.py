@@ -16,6 +16,7 @@ NEWEST, UNKNOWN_KEY, UNREADABLE = "the newest before the horizon", "another key"
 YOUNG, RESTORABLE = "younger than the horizon", "a state that may be restored has a snapshot of it"
 UNVERIFIED = "not verified by a reconciliation"
 ELSEWHERE = "its offsets without a record are not beside the table"
+LOST = "lost to a restored catalog, and no removed batch of the table has all its offsets"
 
 
 @dataclass(frozen=True)
@@ -32,13 +33,13 @@ class Limits:
     restorable: Collection[int]
     """Snapshots that a state has to which the catalog may be restored."""
     line: Line
-    """The times of the batches that ``main`` has."""
+    """Which batches ``main`` has."""
     folder: str
     """``bucket/prefix/`` of documents of offsets without a record."""
 
     def is_behind(self, span: Span) -> bool:
         """Whether a document with these batches is before the horizon, and ``main`` has them."""
-        return span.newest <= self.before and span.newest in self.line
+        return span.newest <= self.before and self.line.has(span.newest, span.writer)
 
 
 def why_kept(written: datetime, batches: Sequence[Batch] | None, limits: Limits) -> str:
@@ -50,8 +51,8 @@ def why_kept(written: datetime, batches: Sequence[Batch] | None, limits: Limits)
         return YOUNG
     if any(one.snapshot_id in limits.restorable for one in batches):
         return RESTORABLE
-    # What a restored catalog lost is verified by what came for it.
-    of_main = [one for one in batches if one.published in limits.line]
+    # Lost ones are not in the table: what came for their offsets is verified.
+    of_main = [one for one in batches if one in limits.line]
     if any(not covers(limits.ends, one.ends) for one in of_main):
         return UNVERIFIED
     addresses = [one.without_record.address for one in batches if one.without_record.address]

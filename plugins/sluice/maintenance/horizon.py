@@ -11,6 +11,9 @@ if TYPE_CHECKING:
     from sluice.config.sections.maintenance import Maintenance
     from sluice.ledger.history import History, RecordTime
 
+# For so long a run removes what it removes of each kind, in portions; the next run goes on.
+MAX_SECONDS = 1800
+
 
 def longest_gap(maintenance: Maintenance) -> timedelta:
     """As which a longer one between two records counts."""

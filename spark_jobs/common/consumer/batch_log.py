@@ -79,10 +79,14 @@ class BatchLogWriter:
         more, and after a restore those to the newest batch that they cover, if ``main`` keeps none."""
         first = next(iter(self._keys(PUBLISHED, MaxKeys=1)), "")
         span = span_of(first)
-        known = [restore for key in self._keys(RESTORED) if (restore := restore_of(key))]
+        found = [restore for key in self._keys(RESTORED) if (restore := restore_of(key))]
+        # Its own is an attempt's without an answer.
+        known = [restore for restore in found if restore.writer != writer]
         restore = restore_found(main, span.newest if span else None, known, time_of(now_ms))
         if restore is not None and ends is not None:
-            if self._newest_is_covered(first, ends):
+            # Not where a clock was ahead: what this writer will publish would be at times of lost batches.
+            is_late = all(one.at < time_of(now_ms) for one in known)
+            if is_late and self._newest_is_covered(first, ends):
                 return
             if not main:
                 # Before it, and not before the first: a catalog that expires snapshots has left no batch.
@@ -101,7 +105,7 @@ class BatchLogWriter:
         while keys := self._keys(PUBLISHED, **({"StartAfter": after} if after else {})):
             for key in keys:
                 for batch in reversed(self._batches(key)):
-                    if batch.published in line and covers(ends, batch.ends):
+                    if batch in line and covers(ends, batch.ends):
                         return batch.published
             after = keys[-1]
         return time_of(0)

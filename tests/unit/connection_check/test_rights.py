@@ -83,6 +83,8 @@ def test_kafka_allows_to_describe_what_may_be_read_or_written() -> None:
         (DELETE, "docs/d/x/without-record/y", {"maintenance"}),
         (DELETE, "lake/tables/x/batches/restored/y", set()),
         (PUT, "docs/d/x/batches/rolled-up/y", {"consumer", "maintenance"}),
+        (GET, "docs/d/x/batches/rolled-up/y", {"airflow", "consumer", "reader", "observer", "maintenance"}),
+        (GET, "docs/d/x/batches/published/y", {"airflow", "consumer", "reader", "observer"}),
         (PUT, "docs/d/x/batches/published/y", {"consumer"}),
         (DELETE, "ledger/s/portions/a/b.json", {"maintenance"}),
         (DELETE, "ledger/s/history/reconciled_table/x.json", {"maintenance"}),

@@ -36,7 +36,7 @@ def test_it_is_read_as_it_was_written(monkeypatch: pytest.MonkeyPatch, most: int
     one = replace(batch(0, 0, 10), without_record=said(control=[(1, 2)], skipped=[(4, 6)]))
     other = replace(batch(3, 30, 40), without_record=replace(said(absent=[(33, 35)]), evidence="compacted"))
     known = RolledUp().more([one]).more([other])
-    assert RolledUp.from_document(json.loads(json.dumps(known.to_document()))) == known
+    assert RolledUp.from_document(json.loads(json.dumps(known.to_document("u")))) == known
     assert known.until == other.published
     asked = OffsetRanges.of({0: [(0, 5), (20, 34)], 7: [(0, 1)]})
     assert known.of(asked) == replace(
@@ -59,19 +59,34 @@ def test_evidence_of_many_is_that_of_the_first_and_the_last() -> None:
 
 
 def test_the_newest_document_counts(documents: Ledger) -> None:
-    assert rolled_up.newest(documents) == (0, RolledUp())
+    assert rolled_up.newest(documents, "u") == (0, RolledUp())
     for number in (1, 2, 10):
         known = RolledUp().more([batch(number, 0, number)])
-        documents.put(rolled_up_key(number), known.to_document())
-    assert rolled_up.newest(documents) == (10, known)
-    assert [rolled_up_number(key) for key in rolled_up.older(documents, 10)] == [2, 1]
-    assert rolled_up.older(documents, 1) == []
+        documents.put(rolled_up_key(number), known.to_document("u"))
+    assert rolled_up.newest(documents, "u") == (10, known)
+    assert [rolled_up_number(key) for key in rolled_up.older(documents, 10, "u")] == [2, 1]
+    assert rolled_up.older(documents, 1, "u") == []
+
+
+def test_what_another_table_left_in_the_folder_says_nothing(documents: Ledger) -> None:
+    asked = OffsetRanges.of({0: [(0, 5)]})
+    known = RolledUp().more([batch(0, 0, 5)])
+    documents.put(
+        rolled_up_key(1), {key: one for key, one in known.to_document("u").items() if key != "table_uuid"}
+    )
+    documents.put(rolled_up_key(2), known.to_document("another"))
+    assert rolled_up.newest(documents, "u") == (2, RolledUp())
+    assert not RolledUpReader(documents, "u").about(asked).has(asked)
+    documents.put(rolled_up_key(3), known.to_document("u"))
+    assert rolled_up.newest(documents, "u") == (3, known)
+    assert rolled_up.older(documents, 3, "u") == [rolled_up_key(1)], "one of before is the table's"
+    assert rolled_up.older(documents, 3, "another") == [rolled_up_key(2), rolled_up_key(1)]
 
 
 def test_what_is_known_is_read_again_for_other_offsets(documents: Ledger) -> None:
-    reader, asked = RolledUpReader(documents), OffsetRanges.of({0: [(0, 5)]})
+    reader, asked = RolledUpReader(documents, "u"), OffsetRanges.of({0: [(0, 5)]})
     assert not reader.about(asked).has(asked)
-    documents.put(rolled_up_key(1), RolledUp().more([batch(0, 0, 5)]).to_document())
+    documents.put(rolled_up_key(1), RolledUp().more([batch(0, 0, 5)]).to_document("u"))
     assert reader.about(asked).has(asked)
 
 
@@ -85,5 +100,5 @@ def test_what_is_known_is_read_again_for_other_offsets(documents: Ledger) -> Non
 def test_a_damaged_one_is_refused(documents: Ledger, body: str) -> None:
     documents.put(rolled_up_key(1), json.loads(body))
     with raising(Refused, rolled_up_key(1), "damaged", "Fix: ") as caught:
-        rolled_up.newest(documents)
+        rolled_up.newest(documents, "u")
     assert caught.value.code is ErrorCode.LAKE_FILE_MISSING

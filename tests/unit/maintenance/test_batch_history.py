@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
 from sluice.config.sections.maintenance import Maintenance
+from sluice.connection_check.rights.s3 import GET, PUT, Places, allows, s3_grants
 from sluice.core.error_codes import ErrorCode
 from sluice.core.errors import Refused, Unreachable
 from sluice.core.json_record import Document
 from sluice.core.offsets.ranges import OffsetRanges
 from sluice.core.tables.batches import time_of
 from sluice.ledger.batch_log import published_key
-from sluice.maintenance import batch_history
 from sluice.maintenance.expired_batches import (
     ELSEWHERE,
     NEWEST,
@@ -24,13 +25,9 @@ from sluice.maintenance.expired_batches import (
     YOUNG,
 )
 from tests.support.batches import LOCATION, NOON, batch, with_marker, writers_log
-from tests.support.maintained import DAY, MaintainedStream, aged, later
+from tests.support.maintained import DAY, MaintainedStream, aged, later, markers
+from tests.support.memory_s3 import MemoryS3, error
 from tests.support.raising import raising
-
-
-def markers(until: int) -> OffsetRanges:
-    """The offsets without a record of so many batches."""
-    return OffsetRanges.of({0: [(number * 10 + 9, number * 10 + 10) for number in range(until)]})
 
 
 def test_after_ten_times_as_many_batches_as_many_objects_are_left() -> None:
@@ -192,22 +189,6 @@ def test_what_is_not_known_stays_and_is_counted() -> None:
     assert {*oldest, other} < set(stream.objects())
 
 
-def test_a_run_removes_a_bounded_number_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(batch_history, "MAX_DOCUMENTS", 20)
-    monkeypatch.setattr(batch_history, "CHUNK", 8)
-    stream = aged(days=30, batches=60)
-    stream.s3.page = 7
-    every, results = OffsetRanges.of({0: [(0, 18_000)]}), list[Document]()
-    while not results or results[-1]["removed"]:
-        stream.s3.requests.clear()
-        results.append(stream.remove())
-        assert stream.s3.requests["LIST"] < 20, "not the whole history"
-        assert stream.batch_log().without_record(every).offsets == markers(1800)
-    assert [one["removed"] for one in results[:3]] == [24, 24, 24], "of chunks of eight"
-    assert "the next run goes on" in results[0]["result"]
-    assert "the next run goes on" not in results[-2]["result"]
-
-
 def test_a_run_that_ends_between_the_roll_up_and_the_deletion_is_gone_on_with() -> None:
     stream = aged(in_documents=True)
     objects, every = stream.objects(), OffsetRanges.of({0: [(0, 4800)]})
@@ -248,9 +229,31 @@ def test_a_role_without_the_right_removes_nothing_and_says_so() -> None:
     assert stream.objects("batches/published/") == before
 
 
+class AsMaintenance:
+    """The client of role ``maintenance``, with the rights that the role has."""
+
+    def __init__(self, s3: MemoryS3) -> None:
+        self._s3 = s3
+        self._grants = s3_grants(Places("lake", "w/ledger", "source"))["maintenance"]
+
+    def get_object(self, **given: Any) -> dict[str, Any]:
+        self._ask(GET, "GetObject", **given)
+        return self._s3.get_object(**given)
+
+    def put_object(self, **given: Any) -> None:
+        self._ask(PUT, "PutObject", **given)
+        self._s3.put_object(**given)
+
+    def _ask(self, action: str, operation: str, **given: Any) -> None:
+        if not allows(self._grants, action, f"{given['Bucket']}/{given['Key']}"):
+            raise error("AccessDenied", operation)
+
+
 def test_another_runs_roll_up_is_not_taken_for_its_own() -> None:
     stream = aged()
-    put = stream.as_maintenance
+
+    def put() -> object:
+        return AsMaintenance(stream.s3)
 
     def other() -> object:
         key = f"{LOCATION.removeprefix('s3://lake/')}/batches/rolled-up/999999998.json"

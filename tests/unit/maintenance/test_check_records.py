@@ -81,12 +81,30 @@ def test_another_key_and_one_that_was_written_late_stay() -> None:
     assert list(stream.ledger.keys(prefix))[-2:] == [late, f"{prefix}99999999999999999-other.json"]
 
 
-def test_a_run_removes_a_bounded_number(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_records, "MAX_RECORDS", 10)
+def test_a_run_removes_all_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of hourly checks where maintenance runs once a week."""
+    monkeypatch.setattr(check_records, "PORTION", 10)
+    stream, portions = checked(), []
+    removed = stream.remove_objects
+
+    def counted(bucket: str, keys: list[str]) -> None:
+        portions.append(len(keys))
+        removed(bucket, keys)
+
+    stream.remove_objects = counted  # type: ignore[method-assign, assignment]
+    assert remove(stream)["removed"] == sum(portions) > 10 * len(portions[1:]) > 100
+    assert remove(stream)["removed"] == 0
+
+
+def test_a_run_ends_in_time_and_the_next_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_records, "PORTION", 10)
+    monkeypatch.setattr(check_records, "MAX_SECONDS", 5)
+    times = iter(range(100))
+    monkeypatch.setattr(check_records.time, "monotonic", lambda: next(times))
     stream = checked()
-    found = [remove(stream)["removed"] for _ in range(20)]
-    assert found[:2] == [10 * len(OF_CHECKS)] * 2
-    assert found[-1] == 0
+    result = remove(stream)
+    assert result["removed"] == 40
+    assert "more are left after 5 s" in result["result"]
 
 
 def test_what_the_horizon_does_not_cover_stays() -> None:

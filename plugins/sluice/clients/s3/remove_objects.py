@@ -1,4 +1,4 @@
-"""Delete objects, as role ``maintenance``: no other may, and it may do nothing else."""
+"""Delete objects, as role ``maintenance``: no other may, and it may write but what stays known of these."""
 
 from __future__ import annotations
 

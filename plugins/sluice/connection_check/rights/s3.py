@@ -142,8 +142,8 @@ def s3_grants(places: Places) -> dict[str, list[Grant]]:
         "maintenance": [
             Grant((DELETE,), tuple(f"{places.lake}/*/{part}/*" for part in deletable)),
             Grant((DELETE,), tuple(f"{one}/*/{part}/*" for one in beside for part in EXPIRING)),
-            # What is kept of these.
-            Grant((PUT,), tuple(f"{one}/*/{KEPT_OF_BATCHES}/*" for one in beside)),
+            # What is kept of these; read, if another run wrote it at the same time.
+            Grant((GET, PUT), tuple(f"{one}/*/{KEPT_OF_BATCHES}/*" for one in beside)),
             Grant((DELETE,), (f"{places.ledger}/*/{PORTIONS}*",)),
             Grant((DELETE,), tuple(f"{places.ledger}/*/history/{kind}*" for kind in RECORDS)),
         ],

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from sluice.core.error_codes import ErrorCode
+from sluice.core.errors import Refused
 from sluice.core.tables.storage import WrittenObject, check_object
 from sluice.ledger.keys import now, run_key
 from sluice.loads.heads import heads_document
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from sluice.config.stream import StreamSpec
     from sluice.core.json_record import Document
     from sluice.core.offsets.ranges import OffsetRanges
+    from sluice.core.tables.batches import Batch
     from sluice.core.tables.storage import ObjectCheck
     from sluice.ledger.batches import BatchLog
     from sluice.ledger.documents import Ledger
@@ -133,7 +136,7 @@ def _batch_costs(
 
     listed = log.newest(sys.maxsize, since, until) if expected else []
     own = [one.batch for one in listed if not one.is_lost and expected.intersect(one.batch.ranges)]
-    measured = at_once(own, log.versions_written)
+    measured = at_once(own, lambda batch: _versions_written(log, batch))
     before = (passed() if None in measured else None) or {}
     measured_until = datetime.fromisoformat(before.get("measured_until") or NEVER)
     costs, unknown = list[int](), expected
@@ -164,3 +167,24 @@ def check_objects(
         )
         for written, versions in zip(objects, found, strict=True)
     ]
+
+
+def _versions_written(log: BatchLog, batch: Batch) -> int | None:
+    """The objects that a batch's commits wrote: data files, manifests, manifest list, metadata files. One
+    GET. None if its record does not say, or its snapshot has expired and the manifest list went with it.
+    Raises Refused if the list of a snapshot that is kept is gone."""
+    from pyiceberg.manifest import read_manifest_list
+
+    from sluice.clients.lake.errors import asking
+
+    if batch.metadata_files is None or not batch.manifest_list:
+        return None
+    try:
+        with asking(f"manifest list of batch {batch.snapshot_id}"):
+            manifests = list(read_manifest_list(log.table.io.new_input(batch.manifest_list)))
+    except Refused as error:
+        if error.code is ErrorCode.LAKE_FILE_MISSING and batch.snapshot_id not in log.on_main:
+            return None
+        raise
+    own = sum(manifest.added_snapshot_id == batch.snapshot_id for manifest in manifests)
+    return batch.files + own + 1 + batch.metadata_files

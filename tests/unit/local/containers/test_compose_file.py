@@ -21,6 +21,8 @@ FILE = (REPO / "docker-compose.yaml").read_text()
 DOCKERFILE = (REPO / "docker" / "Dockerfile").read_text()
 COMPOSE: dict[str, Any] = yaml.safe_load(FILE)
 SERVICES: dict[str, Any] = COMPOSE["services"]
+# Tasks run in the scheduler's container.
+KNOW_DAYS = {"airflow-cleanup", "airflow-scheduler"}
 ONE_SHOT = {"configure", "provision", "tools"}
 LEADING_OUT = {"ui", "feeds", "notifications"}
 each_service = pytest.mark.parametrize("name", SERVICES)
@@ -142,13 +144,19 @@ def test_the_file_of_notifications_is_the_user_s_or_empty() -> None:
     assert {name for name, one in SERVICES.items() if "notifications" in one.get("secrets", ())} == ONE_SHOT
 
 
+def test_the_cleaning_and_the_tasks_know_for_how_long_airflow_keeps_runs() -> None:
+    given = {name: service.get("environment", {}) for name, service in SERVICES.items()}
+    assert {name for name, one in given.items() if DAYS_VARIABLE in one} == KNOW_DAYS
+    assert {given[name][DAYS_VARIABLE] for name in KNOW_DAYS} == {f"${{{DAYS_VARIABLE}:-}}"}
+
+
 def test_all_passwords_are_given_to_the_administration_alone() -> None:
     assert {name for name, service in SERVICES.items() if "secrets" in service} == ONE_SHOT
     assert COMPOSE["secrets"]["sluice"] == {"environment": "SLUICE_SECRETS"}
     assert str(SECRETS) == "/run/secrets/sluice"
     for name, service in SERVICES.items():
         given = set(service.get("environment", ()))
-        allowed = {DAYS_VARIABLE} if name == "airflow-cleanup" else {PROFILES_VARIABLE, URL_VARIABLE}
+        allowed = {DAYS_VARIABLE} if name in KNOW_DAYS else {PROFILES_VARIABLE, URL_VARIABLE}
         assert given <= allowed, name
 
 
