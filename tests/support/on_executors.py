@@ -28,7 +28,7 @@ from spark_jobs.common.consumer.direct import batch
 from tests.support.lakehouse import Stream
 from tests.support.services import Services
 
-# Of partition 0 and 1; one task of the second partition's size would be enough for it.
+# Records of partition 0 and 1; one task of the second partition's size would be enough for it.
 SENT = {0: 60_000, 1: 50}
 RECORDS_PER_TASK = 5_000
 WORKERS = 2

@@ -56,7 +56,7 @@ class Server(TokenServer):
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.observer, self.clock = observer, clock
-        # Of each component what is known, and its brief document.
+        # What is known of each component, and its brief document.
         self._briefs: dict[tuple[str, str], tuple[Live, str]] = {}
         super().__init__(address, token, _Handler)
 
