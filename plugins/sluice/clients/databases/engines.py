@@ -54,6 +54,9 @@ class Engines:
 
 
 def _made(url: str) -> sa.Engine:
+    if sa.make_url(url).get_backend_name() == "sqlite":
+        # A file, which may be replaced, and has no connections to save.
+        return sa.create_engine(url, poolclass=sa.NullPool)
     # Tested before use: a trigger runs for hours.
     return sa.create_engine(
         url,
